@@ -201,7 +201,7 @@ func (c *Call) Ping(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, pingWait, ErrNoAnswer)
 	defer cancel()
-	a, err := c.c.Ask(ctx, []actors.Question{{Key: "ping", Method: mcp.MethodPing}})
+	a, err := c.c.Ask(ctx, []actors.Question{{Key: "ping", Method: mcp.MethodPing, Sending: c.sendingOf(ctx, mcp.MethodPing)}})
 	if err != nil {
 		return forHandler(err)
 	}
@@ -420,7 +420,7 @@ func CallFrom(ctx context.Context) (*Call, bool) {
 // If the client answers a question with an error, Ask succeeds, and the method of Answers
 // that reads the answer returns that error.
 func (c *Call) Ask(ctx context.Context, questions ...Question) (Answers, error) {
-	qs, err := hostedQuestions(c, questions)
+	qs, err := hostedQuestions(ctx, c, questions)
 	if err != nil {
 		return Answers{}, err
 	}
@@ -437,7 +437,7 @@ func (c *Call) Ask(ctx context.Context, questions ...Question) (Answers, error) 
 }
 
 // hostedQuestions returns questions as the client of a call gets them.
-func hostedQuestions(c *Call, questions []Question) ([]hosted.Question, error) {
+func hostedQuestions(ctx context.Context, c *Call, questions []Question) ([]hosted.Question, error) {
 	if method := c.msg.Method; c.revision().Stateless() && !actors.Asks(method) { // basic/patterns/mrtr
 		return nil, fmt.Errorf("troupe: ask the client of a %s: %w", method, mcp.ErrInexpressible)
 	}
@@ -454,7 +454,7 @@ func hostedQuestions(c *Call, questions []Question) ([]hosted.Question, error) {
 		if err != nil {
 			return nil, fmt.Errorf("troupe: question %q: %w", q.key, err)
 		}
-		qs[i] = hosted.Question{Question: actors.Question{Key: q.key, Valid: q.answerCheck(), Method: q.method, Keep: q.keepsAnswer(&caps)}, TTL: q.ttl}
+		qs[i] = hosted.Question{Question: actors.Question{Key: q.key, Valid: q.answerCheck(), Method: q.method, Keep: q.keepsAnswer(&caps), Sending: c.sendingOf(ctx, q.method)}, TTL: q.ttl}
 		if url, ok := q.params.(mcp.ElicitURL); ok {
 			qs[i].Hosted = func(task string) { c.urls.noteTask(url.ElicitationID, task) }
 		}
@@ -479,7 +479,12 @@ func hostOf(c *Call) *hosted.Host {
 	if !caps.Has(mcp.CapClientTasks) {
 		return nil
 	}
-	return &hosted.Host{Call: c.c, Session: p.Key(), Caps: caps, Cancels: caps.Has(mcp.CapClientTasksCancel), MaxAsk: c.svc.limits.MaxAsk, Watch: &c.svc.watch, Log: c.svc.rt.log}
+	return &hosted.Host{Call: c.c, Session: p.Key(), Caps: caps, Cancels: caps.Has(mcp.CapClientTasksCancel), MaxAsk: c.svc.limits.MaxAsk, Watch: &c.svc.watch, Log: c.svc.rt.log, Sending: c.sendingOf}
+}
+
+// sendingOf is what observes a question of the call: see service.sendingTo.
+func (c *Call) sendingOf(ctx context.Context, method string) func([]byte) ([]byte, func(*actors.Answer)) {
+	return c.svc.sendingTo(ctx, c.c.Peer(), c.c.Via(), method)
 }
 
 // elicitKey is the key of the question that [Call.Elicit] asks.

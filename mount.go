@@ -228,7 +228,7 @@ func (rt *mountTable) newHandler(s *service) *transport.Handler {
 		Accounts: rt.node.Accounts(), Account: rt.accountOf, Owe: actors.ChargeRefused, Debt: actors.RefusedFor,
 	}
 	limits.Fill(&o, rt.optionsOf(s.limits))
-	return transport.NewHandler(dispatcher{rt.node, s.svc}, o)
+	return transport.NewHandler(dispatcher{rt.node, s.svc, rt.tel.Tracing()}, o)
 }
 
 // Unmount takes the server away from path; it reports whether there was one. From

@@ -94,7 +94,7 @@ func New(o Options) (*Runtime, error) {
 		return nil, fmt.Errorf("troupe: %w", err)
 	}
 	o.Log = slog.New(telemetry.Discreet(o.Log.Handler()))
-	tel, err := telemetry.New(o.Telemetry.MeterProvider, o.Telemetry.TracerProvider)
+	tel, err := telemetry.New(telemetry.Config{MeterProvider: o.Telemetry.MeterProvider, TracerProvider: o.Telemetry.TracerProvider, Log: o.Log})
 	if err != nil {
 		return nil, fmt.Errorf("troupe: instruments: %w", err)
 	}
@@ -245,8 +245,9 @@ func halfTime(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // dispatcher hands a server's requests from the transport to the actors.
 type dispatcher struct {
-	node *actors.Node
-	svc  *actors.Service
+	node   *actors.Node
+	svc    *actors.Service
+	traced bool // there are spans
 }
 
 var _ transport.Connector = dispatcher{}
@@ -262,13 +263,21 @@ func (d dispatcher) inputOf(x *transport.Exchange) actors.Input {
 	if x.Stateless {
 		in.Stateless, in.Exchange = true, x
 	}
-	if v := x.Header["Traceparent"]; len(v) == 1 {
-		in.Trace.Parent = v[0]
-		if v := x.Header["Tracestate"]; len(v) == 1 {
-			in.Trace.State = v[0]
-		}
+	in.Via = actors.Via{Client: x.RemoteAddr(), HTTP: x.HTTPMajor()}
+	if d.traced {
+		in.Trace = traceIn(x.Header)
 	}
 	return in
+}
+
+// traceIn is the trace context of the header of a request.
+func traceIn(header http.Header) (t actors.Trace) {
+	for name, to := range map[string]*string{"Traceparent": &t.Parent, "Tracestate": &t.State, "Baggage": &t.Baggage} {
+		if v := header[name]; len(v) == 1 {
+			*to = v[0]
+		}
+	}
+	return t
 }
 
 // accountOf returns the account of a client: that of its principal, or of its address if it is anonymous or nobody knows yet who it is.

@@ -38,6 +38,7 @@ type service struct {
 	served func() // has the other nodes know what is served here
 	ops    *telemetry.Operations
 	spans  bool
+	piped  bool // it serves a pipe, and no path
 
 	watch hosted.Watch // tasks of clients
 
@@ -87,13 +88,6 @@ func (s *service) internalError(what string, err error) *mcp.Error {
 	}
 	s.rt.log.Log(context.Background(), level, "request failed", attrs...)
 	return shown
-}
-
-// observed holds what telemetry records of a request.
-type observed struct {
-	start time.Time
-	op    *telemetry.Operation
-	end   func(code int, message string) // of its span, nil if it has none
 }
 
 // handlerError returns the client's error for a handler's error.
@@ -214,77 +208,6 @@ func (s *service) Serve(ctx context.Context, c *actors.Call, dst []byte) ([]byte
 		s.tasks.concludeLong(call, out, dst, err)
 	}
 	return out, err
-}
-
-// beginObserving begins to observe a call. t is the tool that it calls, nil if there is none.
-func (s *service) beginObserving(ctx context.Context, call *Call, o *observed) (_ context.Context, t *tool) {
-	m := call.msg
-	o.op, t = s.operationOf(m)
-	if o.op != nil && s.spans {
-		trace := telemetry.Trace(call.c.Trace())
-		ctx, o.end = o.op.Start(ctx, s.traceOf(m, trace), string(m.ID), call.peer.Session(), call.peer.Revision())
-		if a := taskAttempt(call.c); a != nil {
-			telemetry.Task(ctx, a.Key.ID, a.Number)
-		}
-	}
-	return beginContext(ctx, call), t
-}
-
-// endObserving records the outcome of a call, and returns the error as its client may get it.
-func (s *service) endObserving(ctx context.Context, call *Call, o *observed, code int, err *mcp.Error) *mcp.Error {
-	message := ""
-	if err != nil {
-		err = protocol.ErrorFor(err, call.revision())
-		code, message = err.Code, err.Message
-	}
-	if call.dropped.Load() {
-		_ = call.tellMissed(ctx) // it fails when nobody waits for the response either
-	}
-	s.access.askForScopes(call, err)
-	if o.op != nil {
-		o.op.End(ctx, o.start, code)
-	}
-	if o.end != nil {
-		o.end(code, message)
-	}
-	return err
-}
-
-// traceOf prefers the trace context in `_meta`, which is the call's own, to that
-// of the HTTP request.
-func (s *service) traceOf(m *codec.Message, t telemetry.Trace) telemetry.Trace {
-	if p := codec.Optional(m.Meta, "traceparent"); p != nil {
-		return telemetry.Trace{Parent: decodeText(p), State: decodeText(codec.Field(m.Meta, "tracestate"))}
-	}
-	return t
-}
-
-// operationOf finds the operation that counts a request. A name that no catalogue has is
-// not counted by name.
-func (s *service) operationOf(m *codec.Message) (*telemetry.Operation, *tool) {
-	switch string(m.Method) {
-	case mcp.MethodToolsCall:
-		if t, ok := s.tools.findTool(m.Name); ok {
-			op := t.op.Load()
-			if op == nil || !op.Of(s.ops) { // the server may have been mounted elsewhere before
-				op = s.ops.Operation(mcp.MethodToolsCall, t.Name)
-				t.op.Store(op)
-			}
-			return op, t
-		}
-		return s.ops.Operation(mcp.MethodToolsCall, ""), nil
-	case mcp.MethodPromptsGet:
-		if p, ok := s.srv.prompts.Get(decodeText(m.Name)); ok {
-			return s.ops.Operation(mcp.MethodPromptsGet, p.Name), nil
-		}
-	}
-	if known, ok := protocol.LookupMethod(m.Method); ok {
-		return s.ops.Operation(known.Name, ""), nil
-	}
-	if _, ok := s.srv.findMethod(m.Method); ok {
-		return s.ops.Operation(string(m.Method), ""), nil
-	}
-	return s.ops.Operation("_OTHER", ""), nil
 }
 
 // dispatchCall answers by method. code is 1 for a result with isError.

@@ -54,7 +54,7 @@ func (p *Peer) Ping(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, pingWait, ErrNoAnswer)
 	defer cancel()
-	a, err := p.p.Ask(ctx, actors.Question{Key: "ping", Method: mcp.MethodPing})
+	a, err := p.p.Ask(ctx, actors.Question{Key: "ping", Method: mcp.MethodPing, Sending: p.sendingOf(ctx, mcp.MethodPing)})
 	if err != nil {
 		return forHandler(err)
 	}
@@ -62,6 +62,15 @@ func (p *Peer) Ping(ctx context.Context) error {
 		return a.Err
 	}
 	return nil
+}
+
+// sendingOf is what observes a question outside of a call: see service.sendingTo.
+func (p *Peer) sendingOf(ctx context.Context, method string) func([]byte) ([]byte, func(*actors.Answer)) {
+	s, ok := p.p.Handler().(*service)
+	if !ok {
+		return nil
+	}
+	return s.sendingTo(ctx, p.p, s.peerVia(), method)
 }
 
 // Roots asks for the client's roots outside of a call: see the function Roots. Unless
@@ -73,7 +82,7 @@ func (p *Peer) Roots(ctx context.Context) ([]mcp.Root, error) {
 	if lackingOf(q.needs, &caps) != 0 {
 		return nil, fmt.Errorf("troupe: question %q: %w: %s", key, ErrUndeclared, q.needs)
 	}
-	a, err := p.p.Ask(ctx, actors.Question{Key: key, Method: q.method, Keep: q.keepsAnswer(&caps)})
+	a, err := p.p.Ask(ctx, actors.Question{Key: key, Method: q.method, Keep: q.keepsAnswer(&caps), Sending: p.sendingOf(ctx, q.method)})
 	if err != nil {
 		return nil, forHandler(err)
 	}

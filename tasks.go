@@ -229,6 +229,9 @@ func (s *serviceTasks) askForTask(ctx context.Context, call *Call, key worker.Ke
 	defer cancel(nil)
 	defer s.rt.reminders.AskByCall(key, cancel)()
 	return s.putForTask(ctx, cancel, key, open, func(ctx context.Context, qs []hosted.Question) ([]hosted.Outcome, error) {
+		for i := range qs {
+			qs[i].Sending = call.sendingOf(ctx, qs[i].Method)
+		}
 		return hosted.Put(ctx, call.c, hostOf(call), qs)
 	})
 }
@@ -615,7 +618,9 @@ func (s *serviceTasks) AskOnStream(ctx context.Context, cancel context.CancelCau
 		outcomes, ends := make([]hosted.Outcome, len(qs)), make(chan error, len(qs))
 		for i := range qs {
 			go func() {
-				a, err := p.Ask(ctx, qs[i].Question)
+				q := qs[i].Question
+				q.Sending = s.sendingTo(ctx, p, s.peerVia(), q.Method)
+				a, err := p.Ask(ctx, q)
 				outcomes[i].Answer = a
 				if err != nil {
 					cancel(err)

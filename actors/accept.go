@@ -198,7 +198,9 @@ func (a *statelessRequest) beginListener() {
 	defer cancel()
 	call := newCall(a.principal, &a.in)
 	call.ctx, call.peer, call.msg, call.turn = ctx, peer, m, turn
+	observed := svc.observed(peer, &a.in, m)
 	filter, rerr := svc.Handler.Listening(ctx, call)
+	observed(peer.Revision(), rerr)
 	holds := filter.memorySize()
 	switch {
 	case rerr == Unavailable:
@@ -274,7 +276,7 @@ func (a *statelessRequest) retryCall() (begun bool) {
 		return false
 	}
 	sum := mrtr.AnswersDigest(m)
-	x := retriedRequest{roundTrip: a.on.roundTrip(a.in.Exchange), id: bytes.Clone(m.ID), token: bytes.Clone(m.ProgressToken), meta: bytes.Clone(m.Meta), from: from}
+	x := retriedRequest{roundTrip: a.on.roundTrip(a.in.Exchange), id: bytes.Clone(m.ID), token: bytes.Clone(m.ProgressToken), meta: bytes.Clone(m.Meta), trace: a.in.Trace, from: from}
 	if _, other := n.fleet.parkedAt(st); other {
 		return a.on.runForward(a, func(a *statelessRequest) bool { return a.resumeCall(from, st, x, sum, given) })
 	}
@@ -288,7 +290,7 @@ func (a *statelessRequest) rerunCall(from *quota.Account, st *mrtr.State, sum mr
 	r, err := a.n.mrtr.Obtain(st.Park, func() (r *requestActor, _ error) {
 		r, x = a.beginCall(from, true)
 		a.n.accounts.reserveAnyway(&r.memory, a.charged, &a.in, quota.Parked, callMemory(a.m, a.body))
-		r.call.attempt = 2
+		r.call.attempt, r.call.earlier = 2, st.Span
 		r.call.Need(st.Scopes)
 		r.stateless.Given = st.Answers()
 		maps.Copy(r.stateless.Given, given) // which are answers to open questions alone
@@ -478,7 +480,7 @@ func (n acceptor) takeBatch(svc *Service, in *Input, principal any, m *codec.Mes
 		switch e := &all[i]; e.m.Kind {
 		case codec.Request:
 		case codec.Notification:
-			s.takeNotification(&e.m, until)
+			s.takeNotification(in, &e.m, until)
 		default:
 			if err := n.answers.takeOfSession(s, &e.m); err != nil {
 				n.log.Warn("answer not taken", "session", s.key.ID, "error", err)
@@ -600,7 +602,7 @@ func (s batchSession) newBatchStream(in *Input, principal any, requests []*eleme
 			forgone++
 		}
 		rec.Safe = rec.Safe || safe
-		rec.Calls = append(rec.Calls, record.Call{ID: bytes.Clone(e.m.ID), Method: record.ClipMethod(e.m.Method), Token: bytes.Clone(e.m.ProgressToken), Never: !safe})
+		rec.Calls = append(rec.Calls, record.Call{ID: bytes.Clone(e.m.ID), Method: record.ClipMethod(e.m.Method), Token: bytes.Clone(e.m.ProgressToken), Never: !safe, Parent: in.Trace.Parent, State: in.Trace.State})
 	}
 	if rec.Safe {
 		rec.Principal, _ = codec.Marshal(principal)

@@ -484,7 +484,7 @@ func (l boundInput) takeMessage(in *Input, came answerer, reply replier, princip
 	case codec.Request:
 		return l.takeRequest(in, came, reply, principal, m, raw)
 	case codec.Notification:
-		l.takeNotification(m, until)
+		l.takeNotification(in, m, until)
 	default:
 		if x, journal, ok := l.sess.sessions.pending.findQuestion(l.sess.key, string(m.ID)); ok {
 			_, _ = l.sess.sessions.pending.receiveAnswer(x, journal, m) // cannot fail, as nothing of a bound session is stored
@@ -494,9 +494,9 @@ func (l boundInput) takeMessage(in *Input, came answerer, reply replier, princip
 }
 
 // takeNotification takes a notification of the client: see sessionActor.takeNotification.
-func (l boundInput) takeNotification(m *codec.Message, until time.Time) {
+func (l boundInput) takeNotification(in *Input, m *codec.Message, until time.Time) {
 	s := l.sess
-	s.takeNotification(m, until)
+	s.takeNotification(in, m, until)
 	switch string(m.Method) {
 	case mcp.NotifyCancelled:
 		if id := codec.Optional(m.Params, "requestId"); len(id) > 0 {
@@ -515,10 +515,10 @@ func (l boundInput) takeRequest(in *Input, came answerer, reply replier, princip
 	fresh := s.view.Load().rec.Revision == ""
 	switch {
 	case string(m.Method) == mcp.MethodPing && (fresh || !s.svc.AnswersPing): // legal before initialize, and never waits
-		reply.Answer(200, pingResponse(m.ID))
+		answerPing(s.svc, s.peer, in, reply, m)
 		return true
 	case string(m.Method) == mcp.MethodInitialize && fresh:
-		l.answerInitialize(m)
+		l.answerInitialize(in, m)
 		return true
 	case fresh:
 		refusal.NotInitialized.Tell(reply, m.ID)
@@ -546,11 +546,16 @@ func (l boundInput) takeStateless(in *Input, principal any, m *codec.Message, ra
 }
 
 // answerInitialize answers initialize.
-func (l boundInput) answerInitialize(m *codec.Message) {
+func (l boundInput) answerInitialize(in *Input, m *codec.Message) {
 	s := l.sess
+	var set Settled
+	var result []byte
+	var rerr *mcp.Error
+	observed := s.svc.observed(s.peer, in, m)
+	defer func() { observed(revisionOf(set.Revision), rerr) }()
 	ctx, cancel := context.WithTimeout(s.sessions.base, s.svc.Limits.StoreWait)
 	defer cancel()
-	set, result, rerr := s.svc.Handler.Initialize(withOwner(ctx, s.peer.Owner()), m.Params)
+	set, result, rerr = s.svc.Handler.Initialize(withOwner(ctx, s.peer.Owner()), m.Params)
 	if rerr != nil {
 		l.sendData(codec.AppendError(nil, m.ID, rerr.Code, rerr.Message, rerr.Data))
 		return
@@ -566,6 +571,7 @@ func (l boundInput) answerInitialize(m *codec.Message) {
 	switch {
 	case err != nil: // the connection is gone
 	case settled:
+		rerr = refusal.Initialized.MCP()
 		l.sendData(codec.AppendError(nil, id, refusal.Initialized.Code, refusal.Initialized.Text, nil))
 	case sessionEnd{s}.tellBegan(ctx):
 		l.sendData(codec.AppendResult(nil, id, result))
@@ -588,7 +594,7 @@ func (l boundInput) startCall(in *Input, came answerer, reply replier, principal
 	}
 	if !l.takeSlot(wait) {
 		if ping {
-			reply.Answer(200, pingResponse(m.ID))
+			answerPing(s.svc, s.peer, in, reply, &m)
 			return true
 		}
 		d.refusals.refuseInSession(reply, refusal.Of(limits.CallsPerSession.Row), m.ID)

@@ -56,13 +56,16 @@ type callFacts struct {
 	needs     atomic.Pointer[[]string]        // scopes, as far as is known; nil for none
 	denied    atomic.Pointer[refusal.Refusal] // why the handler has refused it
 	trace     Trace
+	via       Via
+	watched   atomic.Pointer[Watched]
+	earlier   string // the span of the run before, as a traceparent; "" if there is none, or it is not known
 	attempt   int
 	from      *quota.Account // the call is counted on it; nil for a listener's call
 }
 
 // newCall returns the first run of a call of principal that in has brought.
 func newCall(principal any, in *Input) *Call {
-	c := &Call{callFacts: callFacts{principal: principal, trace: in.Trace, attempt: 1}}
+	c := &Call{callFacts: callFacts{principal: principal, trace: in.Trace, via: in.Via, attempt: 1}}
 	c.needs.Store(in.Needs)
 	return c
 }
@@ -248,6 +251,50 @@ func (m *detachment) Refused(error) { m.Done() }
 
 // Trace is the trace context of the HTTP request.
 func (c *callFacts) Trace() Trace { return c.trace }
+
+// Via is how the request came.
+func (c *callFacts) Via() Via { return c.via }
+
+// Watched is a call whose course somebody follows.
+type Watched struct {
+	Span string          // of this run, as a traceparent: the next run finds it in Call.Earlier
+	Note func(CallEvent) // is called in the call's turn: it must be quick and not panic
+}
+
+// CallEvent is something that happens to a call. Meta and Trace are those of the request that has
+// brought it about, if there is one.
+type CallEvent struct {
+	Name  string
+	Meta  []byte
+	Trace Trace
+}
+
+// The events of a call.
+const (
+	BecameStream  = "troupe.stream"         // its response is a stream
+	InputRequired = "troupe.input_required" // its client was asked, by the response to its request
+	SentAgain     = "troupe.sent_again"     // the client has sent its request again, with answers
+)
+
+// Watch has w learn what happens to the call from now on.
+func (c *callFacts) Watch(w *Watched) { c.watched.Store(w) }
+
+// Earlier is the span of the run before this one, as a traceparent, "" if there is none.
+func (c *callFacts) Earlier() string { return c.earlier }
+
+func (c *callFacts) noteEvent(e CallEvent) {
+	if w := c.watched.Load(); w != nil {
+		w.Note(e)
+	}
+}
+
+// currentSpan is the span of this run, as a traceparent, "" if there is none.
+func (c *callFacts) currentSpan() string {
+	if w := c.watched.Load(); w != nil {
+		return w.Span
+	}
+	return ""
+}
 
 // Attempt is 1 for the first run of a call and more when it runs again.
 func (c *callFacts) Attempt() int { return c.attempt }

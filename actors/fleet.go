@@ -376,6 +376,7 @@ type forwardHead struct {
 	Version   string `json:",omitempty"`
 	Stateless bool   `json:",omitempty"`
 	Trace     Trace  `json:",omitzero"`
+	Via       Via    `json:",omitzero"`
 	Principal []byte `json:",omitempty"` // sealed
 }
 

@@ -44,7 +44,7 @@ type parkedCalls struct {
 
 // sealState makes the requestState of the call's next round.
 func (p *parkedCalls) sealState(c *Call, in *input, a *asking, expires time.Time) (string, error) {
-	st := mrtr.State{Method: string(c.msg.Method), Request: mrtr.RequestDigest(c.msg), Expires: expires.UnixMilli(), Park: in.park, Node: p.name, Boot: p.boot, Round: in.Round + 1, Scopes: c.Needs(), Steps: callSteps{c}.carriedSteps()}
+	st := mrtr.State{Method: string(c.msg.Method), Request: mrtr.RequestDigest(c.msg), Expires: expires.UnixMilli(), Park: in.park, Node: p.name, Boot: p.boot, Round: in.Round + 1, Scopes: c.Needs(), Steps: callSteps{c}.carriedSteps(), Span: c.currentSpan()}
 	for _, i := range a.missing {
 		st.Asked = append(st.Asked, a.keys[i])
 	}
@@ -92,6 +92,7 @@ type retriedRequest struct {
 	id    []byte
 	token []byte
 	meta  []byte
+	trace Trace
 	from  *quota.Account // the request is counted on it
 }
 
@@ -187,8 +188,34 @@ type QuestionKeys = mrtr.Input
 // asking is the questions that a handler asks at once.
 type asking struct {
 	qs      []Question
-	keys    []string // of the questions, unique within the call
-	missing []int    // indexes of the questions without an answer
+	keys    []string        // of the questions, unique within the call
+	missing []int           // indexes of the questions without an answer
+	ended   []func(*Answer) // of those, from Question.Sending
+}
+
+// beginAsking tells who follows the missing questions that they are put.
+func (a *asking) beginAsking() {
+	a.ended = make([]func(*Answer), len(a.missing))
+	for k, i := range a.missing {
+		if sending := a.qs[i].Sending; sending != nil {
+			_, a.ended[k] = sending(nil)
+		}
+	}
+}
+
+// endAsking tells them of the answers that came.
+func (a *asking) endAsking(given map[string][]byte) {
+	for k, ended := range a.ended {
+		if ended == nil {
+			continue
+		}
+		if raw, ok := given[a.keys[a.missing[k]]]; ok {
+			ended(&Answer{Result: raw})
+		} else {
+			ended(nil)
+		}
+	}
+	a.ended = nil
 }
 
 // askClient asks a client that answers by sending its request again. Many handlers may wait here
@@ -213,6 +240,7 @@ func (s *stateless) askClient(ctx context.Context, c *Call, qs []Question) ([]An
 		waiting.Add(1)
 		m := s.awaitAnswers(ctx, c, wake)
 		waiting.Add(-1)
+		a.endAsking(m.given)
 		if err := in.takeAnswers(m); err != nil {
 			return nil, err
 		}
@@ -297,12 +325,15 @@ func (s *stateless) putQuestions(c *Call, a *asking) (wake <-chan wakeup, err er
 		return nil, err
 	}
 	answers := make(chan wakeup, 1)
+	a.beginAsking()
 	m := &needInput{round: in.Round + 1, answer: inputRequired(a, state, c.peer.svc.ResultMeta), wake: answers}
 	m.Init()
 	if err := c.postMessage(m); err != nil {
+		a.endAsking(nil)
 		return nil, err
 	}
 	if m.Wait(); m.err != nil {
+		a.endAsking(nil)
 		return nil, m.err
 	}
 	in.Round++
@@ -370,6 +401,7 @@ func (r parkedRequest) parkForInput(m *needInput) {
 		r.parking = p
 	}
 	r.used = true
+	r.call.noteEvent(CallEvent{Name: InputRequired})
 	id := string(r.id)
 	r.applyEvent(request.Ask, response{data: withID(r.id, m.answer), goesOn: true}, nil)
 	r.serveNobody()
@@ -432,6 +464,7 @@ func (r parkedRequest) settleOutcome(rest []byte) {
 // sends.
 func (r parkedRequest) openStreams() {
 	r.way.openStream()
+	r.call.noteEvent(CallEvent{Name: BecameStream})
 	if p := r.parking; p != nil {
 		for _, x := range p.others {
 			x.openStream()
@@ -468,6 +501,7 @@ func (r parkedRequest) takeRetry(m *retryCall) {
 			r.memory.Grow(int64(len(key) + len(raw)))
 		}
 		r.answerTo(m.x)
+		r.call.noteEvent(CallEvent{Name: SentAgain, Meta: m.x.meta, Trace: m.x.trace})
 		r.graced, r.toldLong, r.toldEnding = false, false, false
 		r.timer.Reset(r.way.grace)
 		r.wakeHandler(wakeup{given: m.given})

@@ -213,7 +213,7 @@ func (n *Node) Post(svc *Service, in *Input, principal any, m *codec.Message, bo
 			return
 		case string(m.Method) == mcp.MethodPing && in.Session == "": // legal before initialize
 			if n.accounts.admitMessage(nil, in, m, len(body)) {
-				in.Conn.Answer(200, pingResponse(m.ID))
+				answerPing(svc, nil, in, in.Conn, m)
 			}
 			return
 		}
@@ -225,7 +225,7 @@ func (n *Node) Post(svc *Service, in *Input, principal any, m *codec.Message, bo
 		if m.Kind != codec.Notification {
 			n.answers.takeAnswer(svc, in, m)
 		} else if s := n.sessions.findSession(svc, in, nil); s != nil {
-			s.takeNotification(m, time.Now().Add(svc.Limits.StoreWait))
+			s.takeNotification(in, m, time.Now().Add(svc.Limits.StoreWait))
 			s.acceptMessage(in.Conn)
 		}
 	default:

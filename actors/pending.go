@@ -30,6 +30,7 @@ type pendingRequest struct {
 	part      bool           // of a question that is counted otherwise
 	lingers   bool           // its question was given up: the answer need not be stored
 	ch        chan Answer
+	ended     func(*Answer) // of Question.Sending, nil without one
 }
 
 // pendingRequests are the open questions of this node, by raw id.
@@ -75,6 +76,9 @@ func (q *pendingRequests) openQuestion(s asker, on *streamActor, asked *Question
 		if on.rec.Safe && !asked.Passing {
 			x.journal = on
 		}
+	}
+	if asked.Sending != nil {
+		asked.Params, x.ended = asked.Sending(asked.Params)
 	}
 	q.enterQuestion(x)
 	return x, nil
@@ -169,7 +173,7 @@ func (q *pendingRequests) keepOpen(x *pendingRequest, late func(Answer)) {
 // enterQuestion makes x open. The caller holds mu.
 func (q *pendingRequests) enterQuestion(x *pendingRequest) {
 	if old := q.open[x.id]; old != nil { // of a lost run that has not ended yet
-		q.removeQuestion(old)
+		q.removeQuestion(old, nil)
 	}
 	q.open[x.id] = x
 	if !x.part {
@@ -202,19 +206,25 @@ func (q *pendingRequests) closeReopened(j *journal) {
 }
 
 // closeQuestion removes a question; it reports whether it was still open.
-func (q *pendingRequests) closeQuestion(x *pendingRequest) bool {
+func (q *pendingRequests) closeQuestion(x *pendingRequest) bool { return q.endQuestion(x, nil) }
+
+// endQuestion is closeQuestion for a question that may have an answer.
+func (q *pendingRequests) endQuestion(x *pendingRequest, a *Answer) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.open[x.id] != x {
 		return false
 	}
-	q.removeQuestion(x)
+	q.removeQuestion(x, a)
 	return true
 }
 
-// removeQuestion closes x. The caller holds mu.
-func (q *pendingRequests) removeQuestion(x *pendingRequest) {
+// removeQuestion closes x, with its answer if there is one. The caller holds mu.
+func (q *pendingRequests) removeQuestion(x *pendingRequest, a *Answer) {
 	delete(q.open, x.id)
+	if x.ended != nil {
+		x.ended(a)
+	}
 	switch {
 	case x.from == nil:
 		q.pings--
@@ -293,7 +303,7 @@ func (q *pendingRequests) receiveAnswer(x *pendingRequest, journal *streamActor,
 		a = Answer{Err: wireError(m.Err)}
 	}
 	if journal == nil {
-		if open = q.closeQuestion(x); open {
+		if open = q.endQuestion(x, &a); open {
 			x.ch <- a
 		}
 		return open, nil
@@ -369,7 +379,7 @@ func (q *pendingRequests) settleRecording(x *pendingRequest, t *recording, err e
 	case err != nil && !x.lingers && !errors.Is(err, stream.ErrEnded):
 		x.recording = nil
 	case q.open[x.id] == x:
-		q.removeQuestion(x)
+		q.removeQuestion(x, &t.answer)
 		x.ch <- t.answer // has room for one, and gets only this one
 	}
 	close(t.over)
@@ -605,6 +615,11 @@ type Question struct {
 	// Late, if not nil, gets an answer that comes within lateWait after Ask has failed. The
 	// client is not told then that the question needs no answer.
 	Late func(Answer)
+	// Sending, if not nil, is called when the question is put to the client, which no kept or stored
+	// answer makes needless. It returns the params to send in place of params, and what is to be
+	// called once when the question has its answer, or nil when it was given up. Where the question
+	// travels in a response, params are nil, and stay.
+	Sending func(params []byte) (sent []byte, ended func(*Answer))
 }
 
 // Answer is the client's answer: either Result or Err is set. Both are copies.

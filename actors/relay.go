@@ -289,7 +289,8 @@ func (c *inboundForward) takeMessage(l *store.Letter, m *codec.Message, body []b
 		return
 	}
 	in := c.in
-	in.Session, in.Version, in.Trace, in.Stateless = nameSessionAt(n.fleet.selfAddress(), c.head.Session), c.head.Version, c.head.Trace, c.head.Stateless
+	in.Session, in.Version, in.Stateless = nameSessionAt(n.fleet.selfAddress(), c.head.Session), c.head.Version, c.head.Stateless
+	in.Trace, in.Via = c.head.Trace, c.head.Via
 	from := &letterConn{l: l, status: tryAgain}
 	in.Conn = from
 	if name, ok := dedupKey(s.sess.key, m, body); ok {
@@ -488,7 +489,7 @@ func (d *relays) forwardMessage(svc *Service, in *Input, principal any, m *codec
 		return
 	}
 	defer n.accounts.LeavePlace(from)
-	head := &forwardHead{Tenant: in.Tenant, Address: in.Address, Server: svc.ID, Session: id, Version: in.Version, Stateless: in.Stateless, Trace: in.Trace}
+	head := &forwardHead{Tenant: in.Tenant, Address: in.Address, Server: svc.ID, Session: id, Version: in.Version, Stateless: in.Stateless, Trace: in.Trace, Via: in.Via}
 	var err error
 	if head.Principal, err = d.sealPrincipal(principal, head); err != nil {
 		n.log.Warn("principal not forwarded", "error", err)

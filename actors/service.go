@@ -16,6 +16,11 @@ type Handler interface {
 	// Serve appends the result of c to dst. It runs on the goroutine that read
 	// the request; ctx ends when the client cancels or the node gives up.
 	Serve(ctx context.Context, c *Call, dst []byte) ([]byte, *mcp.Error)
+	// Observe is told of a message that is no call, before anything is done about it: initialize, a
+	// notification, a ping that needs no handler, or the beginning of a listener. p is its session, nil if
+	// there is none yet. end, which may be nil, is called when it is done, with the revision that is spoken
+	// and the error of the response.
+	Observe(p *Peer, in *Input, m *codec.Message) (end func(mcp.Revision, *mcp.Error))
 	// Notified gets a client's notification; params are valid only until it returns.
 	Notified(p *Peer, method string, params []byte)
 	// Safe reports whether a call may be run again after its node was lost.
@@ -73,6 +78,14 @@ func (svc *Service) mayRerun(m *codec.Message, size int) bool {
 	return svc.Handler.Safe(m.Method, m.Name) && svc.storesMessage(m, size)
 }
 
+// observed is Handler.Observe. The function that it returns is never nil.
+func (svc *Service) observed(p *Peer, in *Input, m *codec.Message) func(mcp.Revision, *mcp.Error) {
+	if end := svc.Handler.Observe(p, in, m); end != nil {
+		return end
+	}
+	return func(mcp.Revision, *mcp.Error) {}
+}
+
 // Listening is the part of a listener's filter that the server honours.
 type Listening struct {
 	Tools, Prompts, Resources bool     // changes of the lists
@@ -95,8 +108,16 @@ type Listening struct {
 	Others func(ctx context.Context, send func(method string, params []byte)) (again func())
 }
 
-// pingResponse is the response to a ping.
-func pingResponse(id []byte) []byte { return codec.AppendResult(nil, id, []byte("{}")) }
+// answerPing answers a ping that needs no handler. p is its session, nil if there is none.
+func answerPing(svc *Service, p *Peer, in *Input, to answerer, m *codec.Message) {
+	observed := svc.observed(p, in, m)
+	to.Answer(200, codec.AppendResult(nil, m.ID, []byte("{}")))
+	r := mcp.Revision(0)
+	if p != nil {
+		r = p.Revision()
+	}
+	observed(r, nil)
+}
 
 // refusedBy reports whether the end of the node refuses a request. stored is the size of the
 // message if another process would need it to run the request again.

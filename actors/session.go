@@ -343,7 +343,8 @@ func (s *sessionActor) mostPending() int  { return s.svc.Limits.Pending }
 func (s *sessionActor) hasEnded() bool    { return s.ended.Load() }
 
 // takeNotification takes a notification of the client. It waits for the store until until at most.
-func (s *sessionActor) takeNotification(m *codec.Message, until time.Time) {
+func (s *sessionActor) takeNotification(in *Input, m *codec.Message, until time.Time) {
+	defer s.svc.observed(s.peer, in, m)(s.settledRevision(), nil)
 	switch string(m.Method) {
 	case "notifications/cancelled":
 		id := codec.Optional(m.Params, "requestId")

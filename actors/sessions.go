@@ -16,6 +16,7 @@ import (
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/store"
+	"github.com/troupe-run/troupe/mcp"
 )
 
 // sessions finds the sessions that a node serves now, by key, and loads others from their
@@ -296,9 +297,14 @@ func (d *sessions) initializeSession(svc *Service, in *Input, m *codec.Message, 
 		d.accounts.refundSessionTokens(in, perSession)
 		return
 	}
+	var set Settled
+	var result []byte
+	var rerr *mcp.Error
+	observed := svc.observed(nil, in, m)
+	defer func() { observed(revisionOf(set.Revision), rerr) }()
 	ctx, cancel := context.WithTimeout(d.base, svc.Limits.StoreWait)
 	defer cancel()
-	set, result, rerr := svc.Handler.Initialize(withOwner(ctx, in.Principal), m.Params)
+	set, result, rerr = svc.Handler.Initialize(withOwner(ctx, in.Principal), m.Params)
 	if rerr != nil {
 		d.accounts.refundSessionTokens(in, perSession)
 		in.Conn.Answer(protocol.HTTPStatus(rerr, 0), codec.AppendError(nil, m.ID, rerr.Code, rerr.Message, rerr.Data))
@@ -306,11 +312,13 @@ func (d *sessions) initializeSession(svc *Service, in *Input, m *codec.Message, 
 	}
 	s, err := d.createSession(ctx, svc, in, set)
 	if no, limited := errors.AsType[*refusal.Refusal](err); limited {
+		rerr = no.MCP()
 		d.accounts.refundSessionTokens(in, perSession)
 		d.refusals.refuseRequest(in.Conn, no, m.ID)
 		return
 	}
 	if err != nil {
+		rerr = Unavailable
 		d.accounts.refundSessionTokens(in, perSession)
 		d.log.Warn("session not created", "error", err)
 		refusal.Unavailable.Tell(in.Conn, m.ID)

@@ -219,14 +219,31 @@ func Failures(a *quota.Account) quota.Bucket { return a.Buckets[rateOfFailures] 
 // timesCapped is by * n, or the most that an int holds.
 func timesCapped(by, n int) int { return by * min(n, math.MaxInt/by) }
 
+// revisionOf is the revision of a date, 0 if there is none.
+func revisionOf(date string) mcp.Revision {
+	r, _ := mcp.ParseRevision(date)
+	return r
+}
+
 // hasFeature reports whether a revision, by its date, has a feature.
 func hasFeature(revision string, f protocol.Feature) bool {
 	r, _ := mcp.ParseRevision(revision)
 	return protocol.Has(r, f)
 }
 
-// Trace is the W3C trace context of a request, "" where absent.
-type Trace struct{ Parent, State string }
+// Trace is the W3C trace context of a request and its baggage, "" where absent. Nothing is read of them
+// where nobody traces.
+type Trace struct {
+	Parent  string `json:",omitempty"`
+	State   string `json:",omitempty"`
+	Baggage string `json:",omitempty"`
+}
+
+// Via is how a request came.
+type Via struct {
+	Client string `json:",omitempty"` // its address and port; "" over a pipe
+	HTTP   uint8  `json:",omitempty"` // the major version; 0 over a pipe
+}
 
 // Input is one HTTP request as the actors see it.
 type Input struct {
@@ -237,6 +254,7 @@ type Input struct {
 	Version     string         // MCP-Protocol-Version, "" if absent
 	LastEventID string
 	Trace       Trace
+	Via         Via
 	Conn        Conn
 	Needs       *[]string // scopes that the request needs, and its caller has; never changed
 	Principal   any       // the new value of Peer.Owner; nil keeps the old one

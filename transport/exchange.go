@@ -159,6 +159,14 @@ func (x *Exchange) Account() *quota.Account { return x.charges.account }
 // RemoteAddr returns the client's address as net/http has it, "host:port".
 func (x *Exchange) RemoteAddr() string { return x.remote }
 
+// HTTPMajor returns the major version of HTTP that the client speaks.
+func (x *Exchange) HTTPMajor() uint8 {
+	if x.http1 {
+		return 1
+	}
+	return 2
+}
+
 // SetSession puts Mcp-Session-Id on the response or, at the SSE endpoint, the id into the first
 // event. It has no effect once something was sent.
 func (x *Exchange) SetSession(id string) {

@@ -24,6 +24,9 @@ func (h *handler) Initialize(_ context.Context, params []byte) (actors.Settled, 
 	return actors.Settled{Revision: version, Client: []byte("{}"), Capabilities: []byte("{}")}, []byte("{}"), nil
 }
 
+func (*handler) Observe(*actors.Peer, *actors.Input, *codec.Message) func(mcp.Revision, *mcp.Error) {
+	return nil
+}
 func (h *handler) Notified(*actors.Peer, string, []byte) {}
 func (h *handler) Safe(_, name []byte) bool              { return strings.Contains(string(name), "safe") }
 func (h *handler) MayAsk(_, _ []byte) bool               { return true }

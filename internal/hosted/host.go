@@ -34,6 +34,7 @@ type Host struct {
 	MaxAsk  time.Duration // for how long a question is hosted that the client takes only as a task
 	Watch   *Watch        // of all calls of the process
 	Log     *slog.Logger
+	Sending func(ctx context.Context, method string) func(params []byte) ([]byte, func(*actors.Answer)) // see actors.Question; nil for nothing
 }
 
 // Question is one that the client may host.
@@ -94,6 +95,9 @@ func (h *Host) Ask(ctx context.Context, q Question) (Outcome, error) {
 // one sends one request of a question.
 func (h *Host) one(ctx context.Context, q actors.Question) (actors.Answer, error) {
 	q.Part = true
+	if q.Sending == nil && h.Sending != nil {
+		q.Sending = h.Sending(ctx, q.Method)
+	}
 	answers, err := h.Call.Ask(ctx, []actors.Question{q})
 	if err != nil {
 		return actors.Answer{}, err

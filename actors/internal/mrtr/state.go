@@ -33,6 +33,7 @@ type State struct {
 	Given   map[string]json.RawMessage `json:"g,omitempty"`
 	Scopes  []string                   `json:"a,omitempty"` // that the call needs, and so who sends it again
 	Steps   []json.RawMessage          `json:"s,omitempty"` // results of steps, as the node of the call encodes them
+	Span    string                     `json:"t,omitempty"` // of the run that waits, as a traceparent; "" where nobody traces
 }
 
 // Answers are the answers so far.

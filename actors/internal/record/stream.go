@@ -64,6 +64,11 @@ type Call struct {
 	Method string          `json:"method"`
 	Token  json.RawMessage `json:"token,omitempty"`
 	Never  bool            `json:"never,omitempty"` // this call may not run again, though others of its batch may
+
+	// Trace context of what the request came in, and the span of the run; "" where nobody traces.
+	Parent string `json:"parent,omitempty"`
+	State  string `json:"state,omitempty"`
+	Span   string `json:"span,omitempty"`
 }
 
 // Watermark is an event after which clients saw nothing up to an append. The event itself

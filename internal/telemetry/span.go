@@ -1,0 +1,190 @@
+package telemetry
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// Trace is a trace context with its baggage (W3C Trace Context, W3C Baggage); fields are "" if
+// absent. What is malformed, or longer than the standards allow, counts as absent.
+type Trace struct{ Parent, State, Baggage string }
+
+// Bounds of what is read of a trace context, in bytes.
+const (
+	maxParent  = 256
+	maxState   = 512 // which must be passed on at least
+	maxBaggage = 8192
+)
+
+var (
+	traces  = propagation.TraceContext{}
+	baggage = propagation.Baggage{}
+)
+
+type carrier Trace
+
+func (c carrier) Get(key string) string {
+	switch {
+	case key == "traceparent" && len(c.Parent) <= maxParent:
+		return c.Parent
+	case key == "tracestate" && len(c.State) <= maxState:
+		return c.State
+	case key == "baggage" && len(c.Baggage) <= maxBaggage:
+		return c.Baggage
+	}
+	return ""
+}
+func (c carrier) Set(string, string) {}
+func (c carrier) Keys() []string     { return []string{"traceparent", "tracestate", "baggage"} }
+
+// spanContext is that of the span that t names; it is not valid if t names none.
+func (t Trace) spanContext() trace.SpanContext {
+	if t.Parent == "" {
+		return trace.SpanContext{}
+	}
+	return trace.SpanContextFromContext(traces.Extract(context.Background(), carrier(t)))
+}
+
+// TraceOf returns the trace context of ctx: that of its span, and its baggage.
+func TraceOf(ctx context.Context) (t Trace) {
+	c := propagation.MapCarrier{}
+	traces.Inject(ctx, c)
+	baggage.Inject(ctx, c)
+	return Trace{Parent: c["traceparent"], State: c["tracestate"], Baggage: c["baggage"]}
+}
+
+// Request is what a span says of its request.
+type Request struct {
+	Via     Via
+	ID      []byte // raw; nil for a notification
+	Session string // "" without one
+	URI     string // of the resource, "" if the request is about none
+	User    string // pseudonym of the principal, "" for none
+	Run     int    // 1, or 0, for the first run of a call
+	// Message is the trace context of the message, which is the parent. Carrier is that of what the
+	// message came in: the parent if the message has none, and otherwise linked. Earlier is that of the
+	// span of the run before this one, which is linked.
+	Message, Carrier, Earlier Trace
+}
+
+// maxID is how much of a request's id is shown, in bytes.
+const maxID = 128
+
+// idText returns the text of a raw id: that in the quotes, if it is a string.
+func idText(raw []byte) string {
+	text := string(raw)
+	if raw[0] == '"' {
+		if err := json.Unmarshal(raw, &text); err != nil {
+			text = string(raw)
+		}
+	}
+	return text[:min(len(text), maxID)]
+}
+
+// Start begins a span, if there is a tracer, and brings the baggage of the request into the context.
+// The span is nil if there is no tracer.
+func (o *Operation) Start(ctx context.Context, r *Request) (context.Context, *Span) {
+	tracer := o.of.in.tracer
+	if tracer == nil {
+		return ctx, nil
+	}
+	parent, other := r.Message, r.Carrier
+	if parent.Parent == "" {
+		parent, other = other, Trace{}
+	}
+	if parent.Baggage == "" {
+		parent.Baggage = r.Carrier.Baggage
+	}
+	if parent.Parent != "" {
+		ctx = traces.Extract(ctx, carrier(parent))
+	}
+	if parent.Baggage != "" {
+		ctx = baggage.Extract(ctx, carrier(parent))
+	}
+	options := append(make([]trace.SpanStartOption, 0, 2), trace.WithSpanKind(trace.SpanKindServer))
+	var links []trace.Link
+	if c := other.spanContext(); c.IsValid() {
+		links = append(links, trace.Link{SpanContext: c, Attributes: []attribute.KeyValue{attribute.String("troupe.link", "transport")}})
+	}
+	if c := r.Earlier.spanContext(); c.IsValid() {
+		links = append(links, trace.Link{SpanContext: c, Attributes: []attribute.KeyValue{attribute.String("troupe.link", "earlier run")}})
+	}
+	if links != nil {
+		options = append(options, trace.WithLinks(links...))
+	}
+	ctx, span := tracer.Start(ctx, o.span, options...)
+	if span.IsRecording() {
+		span.SetAttributes(o.attrs...)
+		span.SetAttributes(r.attrs()...)
+	}
+	return ctx, &Span{span}
+}
+
+func (r *Request) attrs() []attribute.KeyValue {
+	attrs := r.Via.spanAttrs()
+	if len(r.ID) > 0 && string(r.ID) != "null" {
+		attrs = append(attrs, attribute.String("jsonrpc.request.id", idText(r.ID)))
+	}
+	if r.Session != "" {
+		attrs = append(attrs, attribute.String("mcp.session.id", Hash(r.Session)))
+	}
+	if r.URI != "" {
+		attrs = append(attrs, attribute.String("mcp.resource.uri", r.URI))
+	}
+	if r.Run > 1 {
+		attrs = append(attrs, attribute.Int("troupe.run", r.Run))
+	}
+	if r.User != "" {
+		attrs = append(attrs, attribute.String("enduser.pseudo.id", r.User))
+	}
+	return attrs
+}
+
+// Span is the span of an operation. All methods do nothing on nil.
+type Span struct{ span trace.Span }
+
+// End ends the span as Operation.End counts the outcome; message is that of an error.
+func (s *Span) End(code int, message string) {
+	if s == nil {
+		return
+	}
+	if code != 0 && s.span.IsRecording() {
+		s.span.SetStatus(codes.Error, message)
+		s.span.SetAttributes(failureAttrs(failureOf(code))...)
+	}
+	s.span.End()
+}
+
+// Recording reports whether anybody sees what is noted on the span.
+func (s *Span) Recording() bool { return s != nil && s.span.IsRecording() }
+
+// Note adds an event to the span, linked to the span that t names if there is one.
+func (s *Span) Note(event string, t Trace, attrs ...attribute.KeyValue) {
+	if !s.Recording() {
+		return
+	}
+	s.span.AddEvent(event, trace.WithAttributes(attrs...))
+	if c := t.spanContext(); c.IsValid() {
+		s.span.AddLink(trace.Link{SpanContext: c, Attributes: []attribute.KeyValue{attribute.String("troupe.link", event)}})
+	}
+}
+
+// Task says on the span of ctx, if there is one, which task a call is a run of, by the [Hash] of its id.
+func Task(ctx context.Context, id string, attempt int) {
+	if span := trace.SpanFromContext(ctx); span.IsRecording() {
+		span.SetAttributes(attribute.String("troupe.task.id", Hash(id)), attribute.Int("troupe.task.attempt", attempt))
+	}
+}
+
+// Step notes on the span of ctx, if there is one, a step of a handler that has its result: stored by this run, or by an earlier one.
+func Step(ctx context.Context, name string, took time.Duration, earlier bool) {
+	if span := trace.SpanFromContext(ctx); span.IsRecording() {
+		span.AddEvent("troupe.step", trace.WithAttributes(attribute.String("troupe.step.name", name), attribute.Int64("troupe.step.took_ms", took.Milliseconds()), attribute.Bool("troupe.step.earlier", earlier)))
+	}
+}
