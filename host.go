@@ -28,16 +28,19 @@ import (
 
 // host is what the mounted servers of a Runtime have of it: its log, its store, its node, and what its Options say to each of them.
 type host struct {
-	log     *slog.Logger
-	hits    *limits.Log
-	tel     *telemetry.Instruments
-	cluster *cluster.Node
-	keys    store.Keys
-	node    *actors.Node
-	tasks   *worker.Pool
-	bearer  *bearer.Checker // nil without Options.Auth
-	revoked *revocation.List
-	recent  revocation.Recent[worker.Key]
+	log  *slog.Logger
+	hits *limits.Log
+	tel  *telemetry.Instruments
+	// requests logs requests, nil for none; pseudonyms says that spans have those of principals.
+	requests   *telemetry.Requests
+	pseudonyms bool
+	cluster    *cluster.Node
+	keys       store.Keys
+	node       *actors.Node
+	tasks      *worker.Pool
+	bearer     *bearer.Checker // nil without Options.Auth
+	revoked    *revocation.List
+	recent     revocation.Recent[worker.Key]
 
 	// reminders put the questions of tasks to clients that do not ask for them.
 	reminders tasknews.Reminders

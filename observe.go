@@ -2,6 +2,7 @@ package troupe
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"time"
 
@@ -41,7 +42,7 @@ func (s *service) beginSpan(ctx context.Context, call *Call, o *observed) contex
 	c, peer := call.c, call.peer
 	r := spanRequest(call.msg, c.Trace())
 	r.Via, r.Session, r.Run = viaOf(c.Via(), call.revision()), peer.Session(), c.Attempt()
-	r.Earlier.Parent = c.Earlier()
+	r.Earlier.Parent, r.User = c.Earlier(), s.pseudonymOf(c.Principal())
 	ctx, o.span = o.op.Start(ctx, r)
 	if a := taskAttempt(c); a != nil {
 		telemetry.Task(ctx, a.Key.ID, a.Number)
@@ -67,29 +68,51 @@ func (s *service) endObserving(ctx context.Context, call *Call, o *observed, cod
 	}
 	s.access.askForScopes(call, err)
 	if o.op != nil {
-		o.op.End(ctx, viaOf(call.c.Via(), call.revision()), o.start, code)
+		s.recordEnd(ctx, o.op, viaOf(call.c.Via(), call.revision()), call.c.Principal(), o.start, code)
 	}
 	o.span.End(code, message)
 	return err
+}
+
+// recordEnd counts an operation that has ended, and logs it if requests are logged.
+func (s *service) recordEnd(ctx context.Context, op *telemetry.Operation, v telemetry.Via, principal any, start time.Time, code int) {
+	took := time.Since(start)
+	op.End(ctx, v, took, code)
+	if s.rt.requests.Wants(took, code) {
+		who := principalOf(principal)
+		op.Request(ctx, s.rt.requests, v, who.String(), took, code)
+	}
+}
+
+// pseudonymOf stands for a principal on spans, "" for nobody or where spans say nothing of who calls.
+func (s *service) pseudonymOf(principal any) string {
+	if !s.rt.pseudonyms || isAnonymous(principal) {
+		return ""
+	}
+	who := principalOf(principal)
+	if who.Subject == "" && who.Issuer == "" {
+		return ""
+	}
+	return hex.EncodeToString(s.rt.keys.Tag([]byte(who.tenantHash())))[:16]
 }
 
 // Observe observes what no handler is called for: initialize, notifications, pings that the actors
 // answer, and the beginnings of listeners.
 func (s *service) Observe(p *actors.Peer, in *actors.Input, m *codec.Message) func(mcp.Revision, *mcp.Error) {
 	start := time.Now()
-	if !s.rt.tel.Active() {
+	if !s.rt.tel.Active() && s.rt.requests == nil {
 		return nil
 	}
 	op, _ := s.operationOf(m)
-	session := ""
+	session, principal := "", in.Principal
 	if p != nil {
-		session = p.Session()
+		session, principal = p.Session(), p.Owner()
 	}
 	var span *telemetry.Span
 	ctx := context.Background()
 	if s.spans {
 		r := spanRequest(m, in.Trace)
-		r.Via, r.Session = viaOf(in.Via, 0), session
+		r.Via, r.Session, r.User = viaOf(in.Via, 0), session, s.pseudonymOf(principal)
 		ctx, span = op.Start(ctx, r)
 	}
 	return func(r mcp.Revision, err *mcp.Error) {
@@ -97,7 +120,7 @@ func (s *service) Observe(p *actors.Peer, in *actors.Input, m *codec.Message) fu
 		if err != nil {
 			code, message = err.Code, err.Message
 		}
-		op.End(ctx, viaOf(in.Via, r), start, code)
+		s.recordEnd(ctx, op, viaOf(in.Via, r), principal, start, code)
 		span.End(code, message)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/troupe-run/troupe/cluster"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/spoken"
+	"github.com/troupe-run/troupe/internal/telemetry"
 	"github.com/troupe-run/troupe/mcp"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
@@ -294,8 +295,36 @@ type Telemetry struct {
 	// as a header. docs/metrics.md says what they hold.
 	MeterProvider  metric.MeterProvider
 	TracerProvider trace.TracerProvider
+	// Detail says by what operations are told apart in metrics: "tool" is by server, method, and tool or
+	// prompt; "server" is by server and method; "method" by method alone. "" means "auto": by tool as long as there are
+	// few, and coarser for those that come when there are many. What is counted without a name for that reason is in
+	// troupe.metrics.coarse.
+	Detail string
+	// Principals puts a pseudonym of whoever makes a request on its span: the same for all nodes of a store.
+	Principals bool
+	// Requests says which requests are logged with one line each: the zero value none.
+	Requests RequestLog
 	// Metrics serves /metrics for Serve. nil means 404.
 	Metrics http.Handler
+}
+
+// RequestLog says which requests are logged. A line has the principal, the server, the method, the name of the tool or prompt,
+// the duration, the outcome and the trace. It never has what was sent, or a secret.
+type RequestLog struct {
+	// Log gets the lines. nil means Options.Log.
+	Log *slog.Logger
+	// All logs every request and notification, Errors those that fail.
+	All, Errors bool
+	// Slow logs those that take so long, and more. 0 means none.
+	Slow time.Duration
+}
+
+// log returns what logs requests, nil if none are logged.
+func (l *RequestLog) log(or *slog.Logger) *telemetry.Requests {
+	if !l.All && !l.Errors && l.Slow <= 0 {
+		return nil
+	}
+	return &telemetry.Requests{Log: cmp.Or(l.Log, or), All: l.All, Errors: l.Errors, Slow: l.Slow}
 }
 
 // settle sets each option that is 0 to its default, copies the slices, and reports every
@@ -311,11 +340,20 @@ func (o *Options) settle() error {
 	o.HTTP.TrustedProxies, o.MethodMiddleware = slices.Clone(o.HTTP.TrustedProxies), slices.Clone(o.MethodMiddleware)
 	o.Revisions = spoken.OldestFirst(o.Revisions)
 	store := o.clusterOptions()
+	var badDetail error
+	if o.Telemetry.Detail = cmp.Or(o.Telemetry.Detail, "auto"); !validDetail(o.Telemetry.Detail) {
+		badDetail = fmt.Errorf("Options.Telemetry.Detail is %q: want auto, tool, server or method", o.Telemetry.Detail)
+	}
 	_, unweighed := weightsOf(o.Shared.Weights)
 	return errors.Join(
-		err, badURL, o.checkAuth(), spoken.Check("Options.Revisions", o.Revisions), o.HTTP.checkTLS(), o.HTTP.checkHandler("Serve", o.probePaths()...),
+		err, badURL, badDetail, o.checkAuth(), spoken.Check("Options.Revisions", o.Revisions), o.HTTP.checkTLS(), o.HTTP.checkHandler("Serve", o.probePaths()...),
 		limits.Settle("", o), unweighed, o.Store.NATS.checkEffects(), store.Check(), noneOf("Options.MethodMiddleware", o.MethodMiddleware),
 	)
+}
+
+func validDetail(name string) bool {
+	_, ok := telemetry.ParseDetail(name)
+	return ok
 }
 
 // hasAuth reports whether it is known who makes a request.

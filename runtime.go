@@ -93,8 +93,10 @@ func New(o Options) (*Runtime, error) {
 	if err := o.settle(); err != nil {
 		return nil, fmt.Errorf("troupe: %w", err)
 	}
+	requests := o.Telemetry.Requests.log(o.Log)
 	o.Log = slog.New(telemetry.Discreet(o.Log.Handler()))
-	tel, err := telemetry.New(telemetry.Config{MeterProvider: o.Telemetry.MeterProvider, TracerProvider: o.Telemetry.TracerProvider, Log: o.Log})
+	detail, _ := telemetry.ParseDetail(o.Telemetry.Detail) // settle has looked
+	tel, err := telemetry.New(telemetry.Config{Detail: detail, MeterProvider: o.Telemetry.MeterProvider, TracerProvider: o.Telemetry.TracerProvider, Log: o.Log})
 	if err != nil {
 		return nil, fmt.Errorf("troupe: instruments: %w", err)
 	}
@@ -113,7 +115,7 @@ func New(o Options) (*Runtime, error) {
 		return nil, fmt.Errorf("troupe: %w", err)
 	}
 	rt := &Runtime{host: host{
-		log: o.Log, hits: limits.NewLog(o.Log), cluster: node, tel: tel, keys: node.Keys(),
+		log: o.Log, requests: requests, pseudonyms: o.Telemetry.Principals, hits: limits.NewLog(o.Log), cluster: node, tel: tel, keys: node.Keys(),
 		sharesStore: o.Store.NATS.mayBeShared(), storesInMemory: o.Dir == "" && o.Store.NATS.URL == "",
 		knowsCallers: o.hasAuth(), takesAnybody: !o.hasAuth() || o.Auth != nil && o.Auth.AllowAnonymous, taskMax: o.Store.TaskMax, redact: o.Redact,
 	}, opts: o, mounts: make(map[string]*mount), paths: make(map[string]http.Handler), services: make(map[string]*service)}

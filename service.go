@@ -379,6 +379,11 @@ func (s *service) hookSessions() {
 			s.containPanic("SessionBegan", func() { f(ctx, &Peer{p}) })
 		}
 	}
+	if s.rt.tel.Active() {
+		s.svc.Over = func(p *actors.Peer, lasted time.Duration) {
+			s.rt.tel.SessionEnded(viaOf(s.peerVia(), p.Revision()), lasted)
+		}
+	}
 	s.svc.Known, s.svc.Withholds = s.access.isKnown, s.resources.withholdsUpdate
 	if s.srv.opts.Visible != nil {
 		s.svc.Hears = s.resources.mayGetUpdate

@@ -37,6 +37,7 @@ type boundConn struct {
 	said      atomic.Int64  // when the last keep-alive was sent, unix nanoseconds
 	sending   chan struct{} // held by a goroutine that waits for room and then sends
 	holder    any           // who has the connection
+	began     time.Time     // when the client connected
 	until     time.Time     // when the session ends with its token
 }
 
@@ -221,6 +222,9 @@ func (l *boundConn) endForGood(bool) (first bool) {
 	s := l.sess
 	if first = (sessionEnd{s}).endCalls(); first {
 		sessionEnd{s}.reportEnd(Disconnected)
+		if s.svc.Over != nil && s.view.Load().rec.Revision != "" {
+			s.svc.Over(s.peer, time.Since(l.began))
+		}
 	}
 	return first
 }

@@ -279,7 +279,9 @@ func (d *sessions) removeSession(ctx context.Context, s *sessionActor) (first bo
 	if err := d.store.Delete(ctx, s.key.recordKey(), 0); err != nil && !errors.Is(err, store.ErrNotFound) {
 		return false, err
 	}
-	first = sessionEnd{s}.endSession()
+	if first = (sessionEnd{s}).endSession(); first && s.svc.Over != nil {
+		s.svc.Over(s.peer, d.store.Now().Sub(s.view.Load().rec.Created))
+	}
 	d.fleet.broadcastEnd(ctx, s.key, &s.view.Load().rec, false)
 	return first, nil
 }

@@ -99,14 +99,9 @@ func (i *Instruments) Replayed(writer string, took time.Duration) {
 	}
 }
 
-// SessionEnded records how long a session has lasted. why is "" for one that its client has ended.
-func (i *Instruments) SessionEnded(v Via, lasted time.Duration, why string) {
-	if i.session == nil {
-		return
+// SessionEnded records how long a session has lasted.
+func (i *Instruments) SessionEnded(v Via, lasted time.Duration) {
+	if i.session != nil {
+		i.session.Record(context.Background(), lasted.Seconds(), metric.WithAttributes(v.attrs()...))
 	}
-	attrs := v.attrs()
-	if why != "" {
-		attrs = append(attrs, attribute.String("error.type", why))
-	}
-	i.session.Record(context.Background(), lasted.Seconds(), metric.WithAttributes(attrs...))
 }

@@ -131,15 +131,15 @@ func failureAttrs(failure string) []attribute.KeyValue {
 	return []attribute.KeyValue{attribute.String("error.type", failure), attribute.String("rpc.response.status_code", failure)}
 }
 
-// End records one run; code 0 is success, ToolError a tool's own error, and any other the code of the
+// End records one run, and how long it took; code 0 is success, ToolError a tool's own error, and any other the code of the
 // error response.
-func (o *Operation) End(ctx context.Context, v Via, start time.Time, code int) {
+func (o *Operation) End(ctx context.Context, v Via, took time.Duration, code int) {
 	in := o.of.in
 	if in.duration == nil {
 		return
 	}
 	c := o.countFor(v, code)
-	in.duration.Record(ctx, time.Since(start).Seconds(), c.in)
+	in.duration.Record(ctx, took.Seconds(), c.in)
 	in.series.add(ctx, c)
 }
 

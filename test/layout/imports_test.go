@@ -62,7 +62,7 @@ var layers = []layer{
 	{"actors/internal/relay", []string{"codec", "internal/quota", "internal/refusal"}, nil, "an exchange between two nodes knows neither of them, nor the call"},
 	{"actors/internal/attachment", []string{"actors/internal/stream"}, nil, "a connection that reads a stream knows neither its session nor its log"},
 	{"actors/internal/subscription", []string{"mcp", "codec", "internal/kernel", "internal/limits"}, nil, "a subscription knows its subscribers by their interface"},
-	{"internal/telemetry", nil, nil, "every layer reports to it, so it can know none"},
+	{"internal/telemetry", []string{"mcp"}, nil, "every layer reports to it, so it can know none"},
 	{"internal/toolschema", []string{"codec", "internal/limits"}, nil, "schemas know JSON, and neither tools nor the protocol"},
 	{"actors/internal/record", []string{"codec", "internal/limits", "actors/internal/stream", "internal/unknown"}, nil, "a record tells of a stream's log, and of nothing that serves it"},
 	{"actors/internal/replay", []string{"actors/internal/record", "actors/internal/stream"}, nil, "an event id is judged from what is stored, and by nobody who serves it"},
