@@ -55,6 +55,20 @@ type host struct {
 	redact         func(*LogMessage) bool // Options.Redact
 }
 
+// NodeName returns the name under which a Runtime over these options will know itself ([Runtime.Node]), for whoever must know it
+// before, such as a resource of OpenTelemetry. Where nothing says how the node is called, that is a new name, and must be set as Options.Store.Node.
+func NodeName(o Options) (string, error) {
+	if o.Store.Node != "" {
+		return o.Store.Node, nil
+	}
+	if o.Dir != "" {
+		if name, err := cluster.StoredName(o.Dir); name != "" || err != nil {
+			return name, err
+		}
+	}
+	return cluster.NewName(), nil
+}
+
 // sealText makes an opaque string of plain. openSealed turns it back into plain for the same aad,
 // on any node. When openSealed fails with store.ErrUnavailable, the string may still be good.
 func (h *host) sealText(plain string, aad []byte) (string, error) {

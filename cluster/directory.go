@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -35,6 +36,26 @@ type identity struct {
 	Streams []string `json:"streams,omitempty"`
 }
 
+// StoredName returns the name that the data directory at path has for its node, "" if it has none yet.
+// It neither locks nor checks the directory.
+func StoredName(path string) (string, error) {
+	var id identity
+	data, err := os.ReadFile(filepath.Join(path, identityFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &id)
+	}
+	if err != nil {
+		return "", fmt.Errorf("cluster: name of the node of %s: %w", path, err)
+	}
+	return id.Node, nil
+}
+
+// NewName returns a name for a node.
+func NewName() string { return "node-" + randomName(8) }
+
 // shardCount is how many streams keep the events.
 func (id *identity) shardCount() int { return max(id.Shards, 1) }
 
@@ -48,11 +69,11 @@ type directory struct {
 	reserved int64
 }
 
-// openDirectory locks the data directory at path and reads its identity, creating
+// openDirectory locks the data directory at path and reads its identity, creating, with the name node if there is one,
 // both in a new or empty one. names returns the streams of this node, in the order of
 // kinds, by the number of shards, which is the one given only for a new store; without names the store in the directory is
 // neither checked nor used. It leaves a directory that it refuses as it was.
-func openDirectory(path string, shards int, names func(shards int) []string) (*directory, error) {
+func openDirectory(path, node string, shards int, names func(shards int) []string) (*directory, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, fmt.Errorf("cluster: data directory: %w", err)
@@ -79,7 +100,7 @@ func openDirectory(path string, shards int, names func(shards int) []string) (*d
 	if err := d.takeLock(); err != nil {
 		return nil, err
 	}
-	if err := d.prepareStore(shards, names); err != nil {
+	if err := d.prepareStore(node, shards, names); err != nil {
 		if fresh && (errors.Is(err, store.ErrDamaged) || errors.Is(err, store.ErrNewer) || errors.Is(err, ErrForeign)) {
 			_ = os.Remove(d.PathOf(lockFile))
 		}
@@ -179,14 +200,14 @@ func (d *directory) takeLock() error {
 
 // prepareStore does what needs the lock: it reads the identity, checks the store, and
 // writes our pid for others.
-func (d *directory) prepareStore(shards int, names func(shards int) []string) error {
+func (d *directory) prepareStore(node string, shards int, names func(shards int) []string) error {
 	found, err := d.readIdentity()
 	if err != nil {
 		return err
 	}
 	changed := !found
 	if !found {
-		d.id = identity{Format: plainFormat, Node: "node-" + randomName(8), Created: time.Now().UTC().Truncate(time.Second)}
+		d.id = identity{Format: plainFormat, Node: cmp.Or(node, NewName()), Created: time.Now().UTC().Truncate(time.Second)}
 	}
 	if names != nil {
 		if shards > 1 && d.id.Shards == 0 && len(d.id.Streams) == 0 && !d.Exists(d.PathOf(embedded.StoreDir)) { // No store was made here before.

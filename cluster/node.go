@@ -103,7 +103,7 @@ func (n *Node) start(ctx context.Context) (err error) {
 		reserved = n.dir.reserved
 	} else {
 		if n.name == "" {
-			n.name = "node-" + randomName(8)
+			n.name = NewName()
 		}
 		if n.tmp, err = memoryDir(tempDirs()); err != nil {
 			return err
@@ -420,7 +420,7 @@ func (n *Node) startRemote(ctx context.Context) (err error) {
 		}
 	}
 	if n.name == "" {
-		n.name = "node-" + randomName(8)
+		n.name = NewName()
 	}
 	return n.joinServer(ctx)
 }

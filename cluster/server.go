@@ -249,7 +249,7 @@ func (n *Server) Unreadable() uint64 { return n.counters.unreadable.Load() }
 // openDirectory is openDirectory of the node's directory. Others may be able to replace it, which is not refused: that cannot be told from a volume of a container
 // that is open to all, and is this process's own.
 func (n *Server) openDirectory(shards int, names func(shards int) []string) (err error) {
-	if n.dir, err = openDirectory(n.opts.Dir, shards, names); err != nil {
+	if n.dir, err = openDirectory(n.opts.Dir, n.opts.Node, shards, names); err != nil {
 		return err
 	}
 	if why, advice := owner.Above(n.dir.Path); why != "" {

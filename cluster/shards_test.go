@@ -189,13 +189,13 @@ func TestShardsAreKept(t *testing.T) {
 func TestShardsAreSettledOnce(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	d := must[*directory](t)(openDirectory(dir, 4, nil))
+	d := must[*directory](t)(openDirectory(dir, "", 4, nil))
 	change(t, d.close())
 	if id := identityOf(t, dir); id.Shards != 0 || id.Format != plainFormat {
 		t.Errorf("without a store: %+v", id)
 	}
 	n := &wire{}
-	d = must[*directory](t)(openDirectory(dir, 4, n.streamNames))
+	d = must[*directory](t)(openDirectory(dir, "", 4, n.streamNames))
 	change(t, d.close())
 	if n := open(t, Options{Dir: dir, Shards: 2}); len(n.shards) != 4 {
 		t.Errorf("%d shards, want those of the start that was cut short", len(n.shards))

@@ -15,7 +15,7 @@ import (
 
 // newMetrics returns the meter provider that the runtime reports to, and the handler
 // that serves its metrics beside those of the Go runtime and the process.
-func newMetrics() (*sdkmetric.MeterProvider, http.Handler, error) {
+func newMetrics(more ...sdkmetric.Option) (*sdkmetric.MeterProvider, http.Handler, error) {
 	registry := prometheus.NewRegistry()
 	// The heap that was live after the last collection shows a leak; beside it the heap in use holds garbage of up to 128 MiB.
 	live := collectors.WithGoCollectorRuntimeMetrics(collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile("^/gc/heap/live:bytes$")})
@@ -25,6 +25,8 @@ func newMetrics() (*sdkmetric.MeterProvider, http.Handler, error) {
 		return nil, nil, fmt.Errorf("metrics: %w", err)
 	}
 	// Nothing shows exemplars, and to look for a span costs each measurement as much as the rest of it.
-	provider := sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter), sdkmetric.WithExemplarFilter(exemplar.AlwaysOffFilter))
+	// The runtime bounds its series itself, see Options.Telemetry.Detail; the library's own bound would count what is beyond
+	// it under no name.
+	provider := sdkmetric.NewMeterProvider(append(more, sdkmetric.WithReader(exporter), sdkmetric.WithExemplarFilter(exemplar.AlwaysOffFilter), sdkmetric.WithCardinalityLimit(0))...)
 	return provider, promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), nil
 }

@@ -68,12 +68,11 @@ func (s *settings) serveDemo(cmd *cobra.Command, stderr io.Writer) error {
 	o.Shared.MaxMemory = cmp.Or(o.Shared.MaxMemory, memory.Available())
 	memory.Keep(o.Shared.MaxMemory)
 	tuneGC(ctx, o.Shared.MaxMemory)
-	o.Log = s.logger(stderr)
-	provider, handler, err := newMetrics()
+	sent, provider, err := s.observe(ctx, &o, stderr, false)
 	if err != nil {
 		return explain(err, o)
 	}
-	o.Telemetry.MeterProvider, o.Telemetry.Metrics = provider, handler
+	defer sent.close(provider)
 	go func() {
 		sig := <-signals
 		o.Log.Info("draining: waiting for running calls; a second signal ends the process at once", "signal", sig.String())

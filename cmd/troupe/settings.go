@@ -58,8 +58,11 @@ type settings struct {
 	conformance bool
 	limits      limits
 
-	logLevel  string
-	logFormat string
+	logLevel        string
+	logFormat       string
+	logRequests     string
+	metricsDetail   string
+	tracePrincipals bool
 
 	table      *pflag.FlagSet // of all above, whoever sets them
 	config     string
@@ -75,7 +78,7 @@ var ownGroups = []flagGroup{
 	{"Storage", []string{"data", "memory", "max-store", "shards", "sync"}},
 	{"Storage on NATS servers, for several processes", []string{"nats", "nats-creds", "nats-nkey", "nats-token", "nats-ca", "nats-cert", "nats-key", "nats-replicas", "nats-prefix", "nats-listen"}},
 	{"Serving and ending", []string{"revisions", "conformance", "page-size", "sse-grace", "stateless-grace", "retry", "ping-every", "drain-delay", "drain-wait", "net-http"}},
-	{"This node", []string{"node", "lease", "max-memory", "log-level", "log-format"}},
+	{"This node", []string{"node", "lease", "max-memory", "log-level", "log-format", "log-requests", "metrics-detail", "trace-principals"}},
 }
 
 // serveFlags are the settings that people set at the command line. All others are for the file of
@@ -84,7 +87,7 @@ var serveFlags = []string{
 	"auth-issuer", "auth-audience", "auth-scope", "api-keys", "allow-anonymous",
 	"listen", "health-listen", "allow-origin", "allow-host", "public-url", "trusted-proxy", "tls-cert", "tls-key",
 	"data", "memory", "max-store", "sync", "nats", "nats-creds",
-	"revisions", "drain-delay", "drain-wait", "node", "max-memory", "log-level", "log-format",
+	"revisions", "drain-delay", "drain-wait", "node", "max-memory", "log-level", "log-format", "log-requests",
 }
 
 // declare enters the settings in a table, with their defaults.
@@ -128,6 +131,9 @@ func (s *settings) declare(f *pflag.FlagSet) {
 	f.StringVar(&s.node, "node", "", "`name` of this node (the name stored in the data directory)")
 	f.StringVar(&s.logLevel, "log-level", "info", "lowest `level` to log: debug, info, warn or error")
 	f.StringVar(&s.logFormat, "log-format", "text", "`format` of the log: text or json")
+	f.StringVar(&s.logRequests, "log-requests", "", "`which` requests are logged, one line each: all, errors, slow=TIME, or errors,slow=TIME")
+	f.StringVar(&s.metricsDetail, "metrics-detail", "auto", "by `what` calls are told apart in metrics: tool, server, method, or auto, which is tool until there are very many")
+	f.BoolVar(&s.tracePrincipals, "trace-principals", false, "put a pseudonym of the principal on spans")
 	s.limits.declare(f)
 }
 
@@ -177,6 +183,12 @@ func (s *settings) check() error {
 	}
 	if _, err := s.level(); err != nil {
 		return err
+	}
+	if _, err := s.requestLog(); err != nil {
+		return err
+	}
+	if !slices.Contains([]string{"auto", "tool", "server", "method"}, s.metricsDetail) {
+		return fmt.Errorf("metrics-detail is %q: want auto, tool, server or method", s.metricsDetail)
 	}
 	if err := s.checkNATS(); err != nil {
 		return err
@@ -385,6 +397,28 @@ func (s *settings) logger(w io.Writer) *slog.Logger {
 		return slog.New(slog.NewJSONHandler(w, o))
 	}
 	return slog.New(slog.NewTextHandler(w, o))
+}
+
+// requestLog is what log-requests says.
+func (s *settings) requestLog() (l troupe.RequestLog, err error) {
+	for word := range strings.SplitSeq(s.logRequests, ",") {
+		after, slow := strings.CutPrefix(word, "slow=")
+		switch {
+		case word == "":
+		case word == "all":
+			l.All = true
+		case word == "errors":
+			l.Errors = true
+		case slow:
+			if l.Slow, err = time.ParseDuration(after); err == nil && l.Slow > 0 {
+				continue
+			}
+			fallthrough
+		default:
+			return l, fmt.Errorf("log-requests is %q: want all, errors, slow=TIME such as slow=1s, or errors,slow=1s", s.logRequests)
+		}
+	}
+	return l, nil
 }
 
 // demo returns the server to serve.

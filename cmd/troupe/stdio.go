@@ -14,7 +14,7 @@ import (
 // stdioGroups are the settings that stdio shares with serve.
 var stdioGroups = []flagGroup{
 	{"Requests", []string{"max-body", "max-depth", "max-batch", "max-values", "max-uri", "max-call", "max-ask", "log-rate", "ping-every", "calls-per-session", "pending-per-session", "subscriptions-per-session", "max-queued", "page-size", "revisions", "conformance", "drain-wait"}},
-	{"This process", []string{"log-level", "log-format"}},
+	{"This process", []string{"log-level", "log-format", "log-requests", "metrics-detail", "trace-principals"}},
 }
 
 var stdioFlags = []string{"revisions", "log-level", "log-format"}
@@ -58,7 +58,11 @@ func (s *settings) serveStdio(ctx context.Context, stdin io.Reader, stdout, stde
 	signal.Ignore(syscall.SIGPIPE)
 	o := s.options()
 	o.Auth = nil // who starts the process may do everything
-	o.Log = s.logger(stderr)
+	sent, provider, err := s.observe(ctx, &o, stderr, true)
+	if err != nil {
+		return explain(err, o)
+	}
+	defer sent.close(provider)
 	rt, err := troupe.New(o)
 	if err != nil {
 		return explain(err, o)

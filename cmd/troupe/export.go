@@ -1,0 +1,303 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/contrib/bridges/otelslog"
+	"go.opentelemetry.io/contrib/exporters/autoexport"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	sdklog "go.opentelemetry.io/otel/sdk/log"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/troupe-run/troupe"
+)
+
+// exporters send traces, metrics and logs to where the OTEL_ variables say. What nothing is said of
+// is nil, and costs nothing.
+type exporters struct {
+	resource *resource.Resource
+	traces   *sdktrace.TracerProvider
+	metrics  sdkmetric.Reader
+	logs     *sdklog.LoggerProvider
+
+	spans, records outflow
+	failed         atomic.Int64
+	told           atomic.Int64 // when the log said last that an export has failed, unix seconds
+	log            *slog.Logger // which is not exported
+}
+
+// otelSignal is one of the three kinds of telemetry, as its variables name it.
+type otelSignal string
+
+const (
+	ofTraces  otelSignal = "TRACES"
+	ofMetrics otelSignal = "METRICS"
+	ofLogs    otelSignal = "LOGS"
+)
+
+// isOn reports whether the environment says where a signal goes.
+func (s otelSignal) isOn() bool {
+	if disabled, _ := strconv.ParseBool(os.Getenv("OTEL_SDK_DISABLED")); disabled {
+		return false
+	}
+	switch os.Getenv(s.exporterVariable()) {
+	case "none":
+		return false
+	case "":
+		return os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_"+string(s)+"_ENDPOINT") != ""
+	}
+	return true
+}
+
+func (s otelSignal) exporterVariable() string { return "OTEL_" + string(s) + "_EXPORTER" }
+
+// newExporters returns what the environment asks for. log is what the process says on standard error,
+// piped that standard output carries the protocol.
+func newExporters(ctx context.Context, node string, log *slog.Logger, piped bool) (_ *exporters, err error) {
+	x := &exporters{log: log}
+	if !ofTraces.isOn() && !ofMetrics.isOn() && !ofLogs.isOn() {
+		return x, nil
+	}
+	for _, s := range []otelSignal{ofTraces, ofMetrics, ofLogs} {
+		if piped && s.isOn() && os.Getenv(s.exporterVariable()) == "console" {
+			return nil, fmt.Errorf("%s is console: standard output carries the protocol", s.exporterVariable())
+		}
+	}
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(x.exportFailed))
+	own := []attribute.KeyValue{attribute.String("service.version", version()), attribute.String("service.instance.id", node)}
+	if os.Getenv("OTEL_SERVICE_NAME") == "" {
+		own = append(own, attribute.String("service.name", "troupe"))
+	}
+	if x.resource, err = resource.New(ctx, resource.WithTelemetrySDK(), resource.WithAttributes(own...), resource.WithFromEnv()); err != nil {
+		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
+	}
+	if ofTraces.isOn() {
+		e, err := autoexport.NewSpanExporter(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("traces: %w", err)
+		}
+		x.spans.room = queueOf("OTEL_BSP_MAX_QUEUE_SIZE")
+		x.traces = sdktrace.NewTracerProvider(sdktrace.WithResource(x.resource), sdktrace.WithSpanProcessor(spanQueue{sdktrace.NewBatchSpanProcessor(spanExporter{e, x}), &x.spans}))
+	}
+	if ofMetrics.isOn() {
+		if x.metrics, err = autoexport.NewMetricReader(ctx); err != nil {
+			return nil, fmt.Errorf("metrics: %w", err)
+		}
+	}
+	if ofLogs.isOn() {
+		e, err := autoexport.NewLogExporter(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("logs: %w", err)
+		}
+		x.records.room = queueOf("OTEL_BLRP_MAX_QUEUE_SIZE")
+		x.logs = sdklog.NewLoggerProvider(sdklog.WithResource(x.resource), sdklog.WithProcessor(recordQueue{sdklog.NewBatchProcessor(recordExporter{e, x}), &x.records}))
+	}
+	return x, nil
+}
+
+// observe says in o where logs, metrics and spans go: to standard error, to /metrics, and where the OTEL_ variables say. piped
+// says that standard output carries the protocol, and that there is no /metrics. The caller must close what it returns.
+func (s *settings) observe(ctx context.Context, o *troupe.Options, stderr io.Writer, piped bool) (*exporters, *sdkmetric.MeterProvider, error) {
+	o.Log = s.logger(stderr)
+	node, err := troupe.NodeName(*o)
+	if err != nil {
+		return nil, nil, err
+	}
+	x, err := newExporters(ctx, node, o.Log, piped)
+	if err != nil {
+		return nil, nil, err
+	}
+	o.Log = x.logger()
+	o.Telemetry.Detail, o.Telemetry.Principals = s.metricsDetail, s.tracePrincipals
+	o.Telemetry.Requests, _ = s.requestLog() // check has looked
+	if x.traces != nil {
+		o.Telemetry.TracerProvider = x.traces
+	}
+	if piped && x.metrics == nil {
+		return x, nil, nil
+	}
+	var more []sdkmetric.Option
+	if x.resource != nil {
+		o.Store.Node = node
+		more = append(more, sdkmetric.WithResource(x.resource))
+	}
+	if x.metrics != nil {
+		more = append(more, sdkmetric.WithReader(x.metrics))
+	}
+	meters, handler, err := newMetrics(more...)
+	if err != nil {
+		return nil, nil, err
+	}
+	o.Telemetry.MeterProvider, o.Telemetry.Metrics = meters, handler
+	return x, meters, x.observe(meters)
+}
+
+// queueOf is how much waits for a collector at most.
+func queueOf(variable string) int64 {
+	if n, err := strconv.ParseInt(os.Getenv(variable), 10, 64); err == nil && n > 0 {
+		return n
+	}
+	return 2048 // as the SDK has it
+}
+
+// logger returns a log that is exported, too, if logs are.
+func (x *exporters) logger() *slog.Logger {
+	if x.logs == nil {
+		return x.log
+	}
+	return slog.New(slog.NewMultiHandler(x.log.Handler(), leveled{otelslog.NewHandler("github.com/troupe-run/troupe", otelslog.WithLoggerProvider(x.logs)), x.log.Handler()}))
+}
+
+// leveled is a handler with the levels of another one.
+type leveled struct {
+	slog.Handler
+	levels slog.Handler
+}
+
+func (h leveled) Enabled(ctx context.Context, l slog.Level) bool { return h.levels.Enabled(ctx, l) }
+func (h leveled) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return leveled{h.Handler.WithAttrs(attrs), h.levels}
+}
+func (h leveled) WithGroup(name string) slog.Handler {
+	return leveled{h.Handler.WithGroup(name), h.levels}
+}
+
+// exportFailed counts an export that has failed, and logs one in a minute.
+func (x *exporters) exportFailed(err error) {
+	x.failed.Add(1)
+	now := time.Now().Unix()
+	if last := x.told.Load(); now-last >= 60 && x.told.CompareAndSwap(last, now) {
+		x.log.Warn("telemetry is not exported: calls go on, and what is dropped is counted", "error", err, "failures", x.failed.Load(), "dropped_spans", x.spans.dropped.Load(), "dropped_logs", x.records.dropped.Load())
+	}
+}
+
+// observe has the meters count what was not exported.
+func (x *exporters) observe(meters metric.MeterProvider) error {
+	if x.resource == nil {
+		return nil
+	}
+	m := meters.Meter("github.com/troupe-run/troupe/cmd/troupe")
+	dropped, err := m.Int64ObservableCounter("troupe.telemetry.dropped", metric.WithUnit("{record}"), metric.WithDescription("Spans and log records that were not exported, because the collector is away or slow."))
+	if err != nil {
+		return err
+	}
+	failed, err := m.Int64ObservableCounter("troupe.telemetry.failures", metric.WithUnit("{export}"), metric.WithDescription("Exports of telemetry that have failed."))
+	if err != nil {
+		return err
+	}
+	_, err = m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		o.ObserveInt64(dropped, x.spans.dropped.Load(), metric.WithAttributes(attribute.String("signal", "traces")))
+		o.ObserveInt64(dropped, x.records.dropped.Load(), metric.WithAttributes(attribute.String("signal", "logs")))
+		o.ObserveInt64(failed, x.failed.Load())
+		return nil
+	}, dropped, failed)
+	return err
+}
+
+// lastExport is how long the end of the process waits for a collector.
+const lastExport = 3 * time.Second
+
+// close exports what waits, for as long as lastExport.
+func (x *exporters) close(meters *sdkmetric.MeterProvider) {
+	ctx, cancel := context.WithTimeout(context.Background(), lastExport)
+	defer cancel()
+	var errs []error
+	if x.traces != nil {
+		errs = append(errs, x.traces.Shutdown(ctx))
+	}
+	if x.metrics != nil {
+		errs = append(errs, meters.Shutdown(ctx))
+	}
+	if x.logs != nil {
+		errs = append(errs, x.logs.Shutdown(ctx))
+	}
+	if err := errors.Join(errs...); err != nil {
+		x.log.Warn("telemetry of the last moments was not exported", "error", err)
+	}
+}
+
+// outflow counts what waits to be exported. The SDK drops what its queue has no room for, and does not
+// count it where anybody sees it: so what comes to a full queue is dropped and counted before.
+type outflow struct {
+	room             int64
+	waiting, dropped atomic.Int64
+}
+
+// admit reports whether there is room for one more.
+func (o *outflow) admit() bool {
+	if o.waiting.Add(1) <= o.room {
+		return true
+	}
+	o.waiting.Add(-1)
+	o.dropped.Add(1)
+	return false
+}
+
+// hand takes n out of the queue.
+func (o *outflow) hand(n int, err error) {
+	o.waiting.Add(-int64(n))
+	if err != nil {
+		o.dropped.Add(int64(n))
+	}
+}
+
+// spanQueue is a queue of spans.
+type spanQueue struct {
+	sdktrace.SpanProcessor
+	flow *outflow
+}
+
+func (q spanQueue) OnEnd(s sdktrace.ReadOnlySpan) {
+	if s.SpanContext().IsSampled() && q.flow.admit() {
+		q.SpanProcessor.OnEnd(s)
+	}
+}
+
+// spanExporter takes spans from their queue.
+type spanExporter struct {
+	sdktrace.SpanExporter
+	x *exporters
+}
+
+func (e spanExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	err := e.SpanExporter.ExportSpans(ctx, spans)
+	e.x.spans.hand(len(spans), err)
+	return err
+}
+
+// recordQueue is a queue of log records.
+type recordQueue struct {
+	sdklog.Processor
+	flow *outflow
+}
+
+func (q recordQueue) OnEmit(ctx context.Context, r *sdklog.Record) error {
+	if !q.flow.admit() {
+		return nil
+	}
+	return q.Processor.OnEmit(ctx, r)
+}
+
+// recordExporter takes log records from their queue.
+type recordExporter struct {
+	sdklog.Exporter
+	x *exporters
+}
+
+func (e recordExporter) Export(ctx context.Context, records []sdklog.Record) error {
+	err := e.Exporter.Export(ctx, records)
+	e.x.records.hand(len(records), err)
+	return err
+}
