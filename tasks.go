@@ -442,6 +442,9 @@ func (s *serviceTasks) createdResult(made worker.Snapshot, r mcp.Revision) proto
 // newTask is the task of a call, which is to be stored.
 func (s *serviceTasks) newTask(call *Call, t *tool, args []byte, ttl time.Duration) (worker.NewTask, error) {
 	meta, err := taskMeta(call.msg.Meta)
+	if span := call.c.Span(); span != "" && err == nil { // the runs are below the request that has made the task
+		meta = json.RawMessage(mcp.Object(meta).With("traceparent", mcp.Raw(span)))
+	}
 	if err != nil {
 		return worker.NewTask{}, err
 	}

@@ -288,8 +288,8 @@ func (c *callFacts) noteEvent(e CallEvent) {
 	}
 }
 
-// currentSpan is the span of this run, as a traceparent, "" if there is none.
-func (c *callFacts) currentSpan() string {
+// Span is the span of this run, as a traceparent, "" if nobody follows it.
+func (c *callFacts) Span() string {
 	if w := c.watched.Load(); w != nil {
 		return w.Span
 	}

@@ -44,7 +44,7 @@ type parkedCalls struct {
 
 // sealState makes the requestState of the call's next round.
 func (p *parkedCalls) sealState(c *Call, in *input, a *asking, expires time.Time) (string, error) {
-	st := mrtr.State{Method: string(c.msg.Method), Request: mrtr.RequestDigest(c.msg), Expires: expires.UnixMilli(), Park: in.park, Node: p.name, Boot: p.boot, Round: in.Round + 1, Scopes: c.Needs(), Steps: callSteps{c}.carriedSteps(), Span: c.currentSpan()}
+	st := mrtr.State{Method: string(c.msg.Method), Request: mrtr.RequestDigest(c.msg), Expires: expires.UnixMilli(), Park: in.park, Node: p.name, Boot: p.boot, Round: in.Round + 1, Scopes: c.Needs(), Steps: callSteps{c}.carriedSteps(), Span: c.Span()}
 	for _, i := range a.missing {
 		st.Asked = append(st.Asked, a.keys[i])
 	}

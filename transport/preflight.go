@@ -9,7 +9,7 @@ const (
 	// mirror a tool's parameters (2026-07-28); only the tools know the rest of those names. Pages may send those of 2026-07-28 to a
 	// server that does not speak it, too: a page whose request the browser stops does not learn that it should fall back.
 	allowedHeaders = "Content-Type, Accept, Authorization, Mcp-Session-Id, MCP-Protocol-Version, Last-Event-ID, " +
-		"Mcp-Method, Mcp-Name, traceparent, tracestate"
+		"Mcp-Method, Mcp-Name, traceparent, tracestate, baggage"
 	paramPrefix = "mcp-param-"
 )
 

@@ -2,6 +2,9 @@
 package gauges
 
 import (
+	"sync"
+	"time"
+
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/cluster"
 	"github.com/troupe-run/troupe/internal/limits"
@@ -20,6 +23,26 @@ type Process struct {
 	Hits    *limits.Log
 	Revoked *revocation.List
 	Held    int64 // bytes that may be held in memory for clients
+
+	stats storeStats
+}
+
+// storeStats is what the store said last. However many metrics are read of it, and however many readers there are, the
+// store is asked at most once a second.
+type storeStats struct {
+	mu   sync.Mutex // guards the rest, and is held while the store is asked
+	at   time.Time
+	last cluster.Stats
+}
+
+func (s *storeStats) of(n *cluster.Node) cluster.Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.at.IsZero() || time.Since(s.at) >= time.Second {
+		s.last = n.Stats()
+		s.at = time.Now()
+	}
+	return s.last
 }
 
 // All returns all metrics of p, whose fields do not change any more.
@@ -115,6 +138,14 @@ func (p *Process) All() []telemetry.Gauge {
 			}
 		}},
 		{Name: "troupe.nodes.heard", Unit: "{process}", Doc: "Other processes of the store that were heard within the lease.", Read: one(func() int64 { return int64(p.Store.Mail().Stats().Heard) })},
+		{Name: "troupe.store.appends", Unit: "{append}", Doc: "Appends by what became of them in the store.", Counter: true, Label: "outcome", Read: func(observe func(string, int64)) {
+			s := p.stats.of(p.Store)
+			for outcome, n := range map[string]uint64{"stored": s.Appends, "fenced": s.AppendFenced, "full": s.AppendFull, "unavailable": s.AppendUnavailable, "refused": s.AppendRefused} {
+				observe(outcome, int64(n))
+			}
+		}},
+		{Name: "troupe.store.appends.time", Unit: "ms", Doc: "Time that appends which were stored took.", Counter: true, Read: one(func() int64 { return p.stats.of(p.Store).AppendTime.Milliseconds() })},
+		{Name: "troupe.lease.age", Unit: "ms", Doc: "Time since the node's lease was renewed.", Read: one(func() int64 { return p.stats.of(p.Store).LeaseAge.Milliseconds() })},
 		{Name: "troupe.store.bytes", Unit: "By", Doc: "Bytes in the store.", Label: "stream", Read: p.eachStream(func(s cluster.StreamStats) int64 { return int64(s.Bytes) })},
 		{Name: "troupe.store.replicas.missing", Unit: "{replica}", Doc: "Replicas that are away or behind.", Label: "stream", Read: p.eachStream(func(s cluster.StreamStats) int64 { return int64(s.Missing) })},
 		{Name: "troupe.store.messages", Unit: "{message}", Doc: "Messages in the store: a session is one of the stream sessions.", Label: "stream", Read: p.eachStream(func(s cluster.StreamStats) int64 { return int64(s.Messages) })},
@@ -133,7 +164,7 @@ func (p *Process) eachBudget(value func(store.Budget) int64) func(func(string, i
 // eachStream returns the reader of a gauge that has a value for each stream of the store.
 func (p *Process) eachStream(value func(cluster.StreamStats) int64) func(func(string, int64)) {
 	return func(observe func(string, int64)) {
-		for name, s := range p.Store.Stats().Streams {
+		for name, s := range p.stats.of(p.Store).Streams {
 			observe(name, value(s))
 		}
 	}
