@@ -104,9 +104,9 @@ func (s *service) Observe(p *actors.Peer, in *actors.Input, m *codec.Message) fu
 		return nil
 	}
 	op, _ := s.operationOf(m)
-	session, principal := "", in.Principal
+	session, principal := "", in.Caller
 	if p != nil {
-		session, principal = p.Session(), p.Owner()
+		session = p.Session()
 	}
 	var span *telemetry.Span
 	ctx := context.Background()
@@ -121,6 +121,7 @@ func (s *service) Observe(p *actors.Peer, in *actors.Input, m *codec.Message) fu
 			code, message = err.Code, err.Message
 		}
 		s.recordEnd(ctx, op, viaOf(in.Via, r), principal, start, code)
+		span.Settle(r)
 		span.End(code, message)
 	}
 }

@@ -265,6 +265,7 @@ func (d dispatcher) inputOf(x *transport.Exchange) actors.Input {
 	if x.Stateless {
 		in.Stateless, in.Exchange = true, x
 	}
+	in.Caller = x.Principal
 	in.Via = actors.Via{Client: x.RemoteAddr(), HTTP: x.HTTPMajor()}
 	if d.traced {
 		in.Trace = traceIn(x.Header)

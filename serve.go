@@ -441,6 +441,7 @@ func (rt *Runtime) ServePipe(ctx context.Context, srv *Server, in io.Reader, out
 	limits.Fill(&o, rt.table.optionsOf(known.limits))
 	pipe := transport.NewPipe(in, out, o)
 	session := actors.Input{Tenant: anonymous, Conn: pipe, Patient: true}
+	session.Caller = principal
 	known.access.identifyCaller(&session, principal)
 	rt.node.Connect(svc, &session)
 	hush := context.AfterFunc(ctx, func() { rt.node.EndInput(svc, &session) }) // a request may wait until another has ended

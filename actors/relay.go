@@ -309,6 +309,7 @@ func (c *inboundForward) takeMessage(l *store.Letter, m *codec.Message, body []b
 	if svc.Carried != nil {
 		principal, in.Principal = svc.Carried(plain)
 	}
+	in.Caller = principal
 	n.Message(svc, &in, principal, m, body)
 	replyTo(l, tryAgain, nil) // unless it was answered
 }

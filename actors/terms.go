@@ -258,6 +258,7 @@ type Input struct {
 	Conn        Conn
 	Needs       *[]string // scopes that the request needs, and its caller has; never changed
 	Principal   any       // the new value of Peer.Owner; nil keeps the old one
+	Caller      any       // who makes the request, as the transport's authentication says, for Handler.Observe
 
 	// Stateless says that the request has no session (2026-07-28): Session and LastEventID
 	// mean nothing. Over HTTP, Exchange is set and is the same value as Conn.

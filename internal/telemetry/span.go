@@ -9,6 +9,8 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/troupe-run/troupe/mcp"
 )
 
 // Trace is a trace context with its baggage (W3C Trace Context, W3C Baggage); fields are "" if
@@ -159,6 +161,13 @@ func (s *Span) End(code int, message string) {
 		s.span.SetAttributes(failureAttrs(failureOf(code))...)
 	}
 	s.span.End()
+}
+
+// Settle says which revision is spoken, where that was not known when the span began.
+func (s *Span) Settle(r mcp.Revision) {
+	if s.Recording() && r != 0 {
+		s.span.SetAttributes(attribute.String("mcp.protocol.version", r.String()))
+	}
 }
 
 // Recording reports whether anybody sees what is noted on the span.

@@ -1,0 +1,344 @@
+package telemetry_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/test/kit"
+	"github.com/troupe-run/troupe/test/spec/host"
+)
+
+// The trace contexts of the tests: of messages, and of the HTTP requests that carry them.
+const (
+	ofMessage = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	ofCarrier = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+)
+
+// traced is a runtime whose spans are recorded.
+type traced struct {
+	*host.Host
+	all *tracetest.SpanRecorder
+}
+
+func newRecorder() (*tracetest.SpanRecorder, troupe.Telemetry) {
+	all := tracetest.NewSpanRecorder()
+	return all, troupe.Telemetry{TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(all))}
+}
+
+// newTraced returns such a runtime, with the test tools and one that fails.
+func newTraced(t *testing.T) *traced {
+	all, tel := newRecorder()
+	return &traced{host.New(t, troupe.Options{Telemetry: tel, Authenticate: nil}, nil), all}
+}
+
+// told returns what the spans say that have ended, in the order of their ends: name, kind, and attributes
+// but for those that all of them have, see shared.
+func told(all *tracetest.SpanRecorder) []string {
+	synctest.Wait()
+	var lines []string
+	for _, s := range all.Ended() {
+		lines = append(lines, line(s))
+	}
+	return lines
+}
+
+// shared are the attributes that each span of a server over HTTP has.
+var shared = map[attribute.Key]string{
+	"network.transport": "tcp", "network.protocol.name": "http", "network.protocol.version": "1.1", "client.address": "*", "client.port": "*", "troupe.server": "main",
+	"mcp.method.name": "*", "mcp.session.id": "*",
+}
+
+func line(s sdktrace.ReadOnlySpan) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s", s.SpanKind(), s.Name())
+	attrs := map[string]string{}
+	for _, kv := range s.Attributes() {
+		if want, ok := shared[kv.Key]; !ok || want != "*" && want != kv.Value.String() {
+			attrs[string(kv.Key)] = kv.Value.String()
+		}
+		if kv.Value.String() == "" {
+			attrs["EMPTY "+string(kv.Key)] = "!"
+		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(attrs)) {
+		fmt.Fprintf(&b, " %s=%s", k, attrs[k])
+	}
+	if s.Status().Code == codes.Error {
+		fmt.Fprintf(&b, " ERROR %q", s.Status().Description)
+	}
+	return b.String()
+}
+
+func compare(t *testing.T, what string, got, want []string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("%s:\n%s\nwant\n%s", what, strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// TestSpansOfASession: each request and notification of a session has one span, by the convention.
+func TestSpansOfASession(t *testing.T) {
+	kit.Bubble(t, func(t *testing.T) {
+		h := newTraced(t)
+		h.AddTool("fails", 0, func(context.Context, *troupe.Call) (string, error) { return "", errors.New("no") })
+		c := h.Client()
+		c.Initialize(`{}`)
+		for i, m := range []string{
+			host.Method(`"ping 1"`, "ping", `{}`),
+			host.Call("2", "echo", `{"text":"x"}`),
+			host.Call("3", "fails", `{}`),
+			host.Call("4", "made up", `{}`),
+			host.Method("5", "prompts/get", `{"name":"greet","arguments":{"who":"x"}}`),
+			host.Method("6", "resources/read", `{"uri":"test://one"}`),
+			host.Method("7", "resources/read", `{"uri":"test://none"}`),
+			host.Method("8", "made/up", `{}`),
+			host.Method("9", "logging/setLevel", `{"level":"info"}`),
+			host.Cancel("77"),
+		} {
+			if r := c.Post(m); r.StatusCode != 200 && r.StatusCode != 202 {
+				t.Errorf("message %d: %s", i, r.Status)
+			}
+		}
+		r := " mcp.protocol.version=2025-11-25"
+		id := func(n string) string { return " jsonrpc.request.id=" + n }
+		tool := func(name string) string { return " gen_ai.operation.name=execute_tool gen_ai.tool.name=" + name }
+		failed := func(code string) string { return " error.type=" + code }
+		status := func(code string) string { return " rpc.response.status_code=" + code }
+		got := told(h.all)
+		compare(t, "spans", got, []string{
+			"server initialize" + id("0") + r,
+			"server notifications/initialized" + r,
+			"server ping" + id("ping 1") + r,
+			"server tools/call echo" + tool("echo") + id("2") + r,
+			"server tools/call fails" + failed("tool_error") + tool("fails") + id("3") + r + ` ERROR ""`,
+			"server tools/call" + failed("-32602") + " gen_ai.operation.name=execute_tool" + id("4") + r + status("-32602") + ` ERROR "Unknown tool: made up"`,
+			"server prompts/get greet gen_ai.prompt.name=greet" + id("5") + r,
+			"server resources/read" + id("6") + r + " mcp.resource.uri=test://one",
+			"server resources/read" + failed("-32002") + id("7") + r + " mcp.resource.uri=test://none" + status("-32002") + ` ERROR "resource not found"`,
+			"server _OTHER" + failed("-32601") + id("8") + r + status("-32601") + ` ERROR "method not found: made/up"`,
+			"server logging/setLevel" + id("9") + r,
+			"server notifications/cancelled" + r,
+		})
+	})
+}
+
+// TestSpansWithoutSessions is the same of 2026-07-28, with a listener, whose span ends when it has begun.
+func TestSpansWithoutSessions(t *testing.T) {
+	kit.Bubble(t, func(t *testing.T) {
+		h := newTraced(t)
+		m := h.Stateless(host.EveryCapability)
+		m.Do("server/discover", `{}`)
+		m.Tool("echo", `{"text":"x"}`)
+		a, _ := m.Listen(`"l"`, `{"toolsListChanged":true}`)
+		defer a.Close()
+		r := " mcp.protocol.version=2026-07-28"
+		compare(t, "spans", told(h.all), []string{
+			"server server/discover jsonrpc.request.id=1" + r,
+			"server tools/call echo gen_ai.operation.name=execute_tool gen_ai.tool.name=echo jsonrpc.request.id=2" + r,
+			"server subscriptions/listen jsonrpc.request.id=l" + r,
+		})
+	})
+}
+
+// TestSpansOfAPipe: the transport of standard input and output is pipe.
+func TestSpansOfAPipe(t *testing.T) {
+	kit.Bubble(t, func(t *testing.T) {
+		all, tel := newRecorder()
+		p := host.NewPipe(t, troupe.Options{Telemetry: tel})
+		p.Initialize("2025-06-18")
+		p.Ask(host.Call("2", "echo", `{"text":"x"}`))
+		p.Ask(host.Method("3", "ping", `{}`))
+		_ = p.In.Close()
+		p.End()
+		r := " mcp.protocol.version=2025-06-18 network.transport=pipe"
+		compare(t, "spans", told(all), []string{
+			"server initialize jsonrpc.request.id=init" + r,
+			"server notifications/initialized" + r,
+			"server tools/call echo gen_ai.operation.name=execute_tool gen_ai.tool.name=echo jsonrpc.request.id=2" + r,
+			"server ping jsonrpc.request.id=3" + r,
+		})
+	})
+}
+
+// parentOf names the parent of a span and its links.
+func parentOf(s sdktrace.ReadOnlySpan) string {
+	text := "parent " + s.Parent().SpanID().String()
+	for _, l := range s.Links() {
+		text += fmt.Sprintf(", %s %s", labels(l.Attributes), l.SpanContext.SpanID())
+	}
+	return text
+}
+
+func labels(attrs []attribute.KeyValue) string {
+	set := attribute.NewSet(attrs...)
+	return set.Encoded(attribute.DefaultEncoder())
+}
+
+// TestParents: the parent is the trace context in _meta, to which that of HTTP is linked, or else that of HTTP. What is malformed or
+// too long counts as absent, and harms nothing.
+func TestParents(t *testing.T) {
+	message, carrier := "b7ad6b7169203331", "00f067aa0ba902b7"
+	none := "parent 0000000000000000"
+	for name, tt := range map[string]struct{ meta, header, want string }{
+		"of the message":              {meta: ofMessage, want: "parent " + message},
+		"of HTTP":                     {header: ofCarrier, want: "parent " + carrier},
+		"of both":                     {meta: ofMessage, header: ofCarrier, want: "parent " + message + ", troupe.link=transport " + carrier},
+		"of none":                     {want: none},
+		"malformed":                   {meta: "00-xyz", want: none},
+		"malformed, HTTP's is good":   {meta: "00-xyz", header: ofCarrier, want: none + ", troupe.link=transport " + carrier},
+		"a megabyte":                  {meta: strings.Repeat("0", 1<<20), want: none},
+		"a megabyte that begins well": {meta: ofMessage + strings.Repeat("-0", 1<<19), want: none},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kit.Bubble(t, func(t *testing.T) {
+				h := newTraced(t)
+				c := h.Session()
+				if tt.header != "" {
+					c.Header = http.Header{"Traceparent": {tt.header}}
+				}
+				body := host.Call("2", "echo", `{"text":"x"}`)
+				if tt.meta != "" {
+					body = host.Method("2", "tools/call", `{"name":"echo","arguments":{"text":"x"},"_meta":{"traceparent":"`+tt.meta+`"}}`)
+				}
+				if r := c.Post(body); r.StatusCode != 200 {
+					t.Fatalf("%s %s", r.Status, r.Body)
+				}
+				told(h.all)
+				all := h.all.Ended()
+				if got := parentOf(all[len(all)-1]); got != tt.want {
+					t.Errorf("got %s, want %s", got, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// TestQuestionsAreSpans: a question to the client is a span of the kind client below the call's, and carries its trace context.
+func TestQuestionsAreSpans(t *testing.T) {
+	kit.Bubble(t, func(t *testing.T) {
+		h := newTraced(t)
+		c := h.Client()
+		c.Initialize(`{"elicitation":{}}`)
+		a := c.Post(host.Call("2", "ask", `{"question":"?"}`))
+		q := host.NextQuestion(t, a)
+		host.Reply(c, q.ID, "result", `{"action":"accept","content":{"answer":"y"}}`)
+		host.Last(t, a)
+		lines := told(h.all)
+		all := h.all.Ended()
+		asked, call := all[len(all)-2], all[len(all)-1]
+		if asked.SpanKind() != trace.SpanKindClient || asked.Name() != "elicitation/create" || asked.Parent().SpanID() != call.SpanContext().SpanID() {
+			t.Errorf("the spans are\n%s", strings.Join(lines, "\n"))
+		}
+		if want := `"traceparent":"00-` + asked.SpanContext().TraceID().String() + "-" + asked.SpanContext().SpanID().String() + `-01"`; !strings.Contains(string(q.Params), want) {
+			t.Errorf("the question has the params %s, without %s", q.Params, want)
+		}
+		if e := call.Events(); len(e) == 0 || e[0].Name != "troupe.stream" {
+			t.Errorf("the events of the call are %v, want that it became a stream", e)
+		}
+	})
+}
+
+// TestRetriesAreLinked: a call of 2026-07-28 that waits for its client says so, and links the request that brings the answers.
+func TestRetriesAreLinked(t *testing.T) {
+	kit.Bubble(t, func(t *testing.T) {
+		h := newTraced(t)
+		m := h.Stateless(host.EveryCapability)
+		a, id := m.Tool("ask", `{"question":"?"}`)
+		state := m.Parked(a, id, "elicit")
+		m.Send("tools/call", host.ToolParams("ask", `{"question":"?"}`, state, host.Given("elicit", "y")), `"traceparent":"`+ofMessage+`"`)
+		told(h.all)
+		all := h.all.Ended()
+		call := all[len(all)-1]
+		var events []string
+		for _, e := range call.Events() {
+			events = append(events, e.Name)
+		}
+		compare(t, "events", events, []string{"troupe.input_required", "troupe.sent_again"})
+		if got := parentOf(call); !strings.HasSuffix(got, ", troupe.link=troupe.sent_again b7ad6b7169203331") {
+			t.Errorf("the call has the %s", got)
+		}
+		if asked := all[len(all)-2]; asked.Name() != "elicitation/create" || asked.SpanKind() != trace.SpanKindClient {
+			t.Errorf("before the call ended %s", line(asked))
+		}
+	})
+}
+
+// TestSecondRunsAreLinked: the run after a crash is a span of its own below the same parent, linked to the first run.
+func TestSecondRunsAreLinked(t *testing.T) {
+	kit.Bubble(t, func(t *testing.T) {
+		all, tel := newRecorder()
+		o := troupe.Options{Dir: t.TempDir(), Telemetry: tel}
+		h := host.New(t, o, nil)
+		c := h.Session()
+		c.Header = http.Header{"Traceparent": {ofCarrier}}
+		a := c.Post(host.Call("2", "count", `{"to":100,"delay_ms":1000}`))
+		first, _ := a.Next()
+		time.Sleep(3 * time.Second)
+		h2, c2 := host.Crashed(t, o.Dir, o, c)
+		_ = h2
+		before := all.Started()
+		running := before[len(before)-1]
+		b := c2.Get(first.ID)
+		host.Last(t, b)
+		told(all)
+		var again sdktrace.ReadOnlySpan
+		for _, s := range all.Ended() {
+			if s.Name() == "tools/call count" && strings.Contains(line(s), "troupe.run=2") {
+				again = s
+			}
+		}
+		if again == nil {
+			t.Fatalf("no span of a second run in\n%s", strings.Join(told(all), "\n"))
+		}
+		if got, want := parentOf(again), "parent 00f067aa0ba902b7, troupe.link=earlier run "+running.SpanContext().SpanID().String(); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+		a.Close()
+	})
+}
+
+// TestPseudonyms: spans name principals by a pseudonym, if that is asked for.
+func TestPseudonyms(t *testing.T) {
+	kit.Bubble(t, func(t *testing.T) {
+		all, tel := newRecorder()
+		tel.Principals = true
+		h := host.New(t, troupe.Options{Telemetry: tel, Authenticate: host.User}, nil)
+		for _, name := range []string{"ann", "bob", "ann"} {
+			c := host.As(h.Client(), name)
+			c.Initialize(`{}`)
+			c.Post(host.Call("2", "echo", `{"text":"x"}`))
+		}
+		told(all)
+		seen := map[string]int{}
+		for _, s := range all.Ended() {
+			for _, kv := range s.Attributes() {
+				if kv.Key == "enduser.pseudo.id" && len(kv.Value.String()) == 16 {
+					seen[kv.Value.String()]++
+				}
+			}
+		}
+		if len(seen) != 2 {
+			t.Errorf("the pseudonyms are %v, want those of two", seen)
+		}
+		for id, n := range seen {
+			if n%3 != 0 {
+				t.Errorf("%d spans have the pseudonym %s, want three for each session", n, id)
+			}
+		}
+	})
+}
