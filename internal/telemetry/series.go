@@ -48,7 +48,7 @@ const (
 	autoTool   = 1000  // with the name of a tool or prompt
 	autoServer = 3500  // and of a server, for methods that have no such name
 	autoTarget = 5000  // and for those that have one
-	mostSeries = 20000 // where the operator has chosen
+	mostSeries = 20000 // with the name of a tool or prompt where the operator has chosen; autoTarget more have that of a server
 )
 
 // series decides what an operation is counted under.
@@ -90,7 +90,7 @@ func (s *series) countFor(o *Operation, v Via, failure string) *count {
 	v.Client, v.HTTP = "", min(v.HTTP, 1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	wanted, tool, server := s.detail, mostSeries, mostSeries
+	wanted, tool, server := s.detail, mostSeries, mostSeries+autoTarget
 	if s.detail == DetailAuto {
 		wanted, tool, server = DetailTool, autoTool, autoServer
 		if o.name != "" {
