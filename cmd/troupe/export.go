@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -61,6 +62,14 @@ func (s otelSignal) isOn() bool {
 	return true
 }
 
+// explain says which variables an exporter cannot be made of.
+func (s otelSignal) explain(err error) error {
+	if name := os.Getenv(s.exporterVariable()); name != "" {
+		return fmt.Errorf("%s is %q: %w", s.exporterVariable(), name, err)
+	}
+	return fmt.Errorf("OTEL_EXPORTER_OTLP_ for %s: %w", strings.ToLower(string(s)), err)
+}
+
 func (s otelSignal) exporterVariable() string { return "OTEL_" + string(s) + "_EXPORTER" }
 
 // newExporters returns what the environment asks for. log is what the process says on standard error,
@@ -86,20 +95,20 @@ func newExporters(ctx context.Context, node string, log *slog.Logger, piped bool
 	if ofTraces.isOn() {
 		e, err := autoexport.NewSpanExporter(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("traces: %w", err)
+			return nil, ofTraces.explain(err)
 		}
 		x.spans.room = queueOf("OTEL_BSP_MAX_QUEUE_SIZE")
 		x.traces = sdktrace.NewTracerProvider(sdktrace.WithResource(x.resource), sdktrace.WithSpanProcessor(spanQueue{sdktrace.NewBatchSpanProcessor(spanExporter{e, x}), &x.spans}))
 	}
 	if ofMetrics.isOn() {
 		if x.metrics, err = autoexport.NewMetricReader(ctx); err != nil {
-			return nil, fmt.Errorf("metrics: %w", err)
+			return nil, ofMetrics.explain(err)
 		}
 	}
 	if ofLogs.isOn() {
 		e, err := autoexport.NewLogExporter(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("logs: %w", err)
+			return nil, ofLogs.explain(err)
 		}
 		x.records.room = queueOf("OTEL_BLRP_MAX_QUEUE_SIZE")
 		x.logs = sdklog.NewLoggerProvider(sdklog.WithResource(x.resource), sdklog.WithProcessor(recordQueue{sdklog.NewBatchProcessor(recordExporter{e, x}), &x.records}))

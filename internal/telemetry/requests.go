@@ -21,15 +21,18 @@ func (r *Requests) Wants(took time.Duration, code int) bool {
 	return r != nil && (r.All || r.Errors && code != 0 || r.Slow > 0 && took >= r.Slow)
 }
 
-// Request logs a request that has ended. It names who made it and what it called, and never says what
+// Request logs a request that has ended. It names who made it, "" for nobody, and what it called, and never says what
 // was in it. The target is a name of the server's own, "" for none.
 func (o *Operation) Request(ctx context.Context, r *Requests, v Via, principal string, took time.Duration, code int) {
-	level, outcome := slog.LevelInfo, failureOf(code)
+	outcome := failureOf(code)
 	if outcome == "" {
 		outcome = "ok"
 	}
 	attrs := make([]slog.Attr, 0, 8)
-	attrs = append(attrs, slog.String("principal", principal), slog.String("server", o.of.server), slog.String("method", o.method))
+	if principal != "" {
+		attrs = append(attrs, slog.String("principal", principal))
+	}
+	attrs = append(attrs, slog.String("server", o.of.server), slog.String("method", o.method))
 	if o.name != "" {
 		attrs = append(attrs, slog.String("target", o.name))
 	}
@@ -37,5 +40,5 @@ func (o *Operation) Request(ctx context.Context, r *Requests, v Via, principal s
 	if c := trace.SpanContextFromContext(ctx); c.HasTraceID() {
 		attrs = append(attrs, slog.String("trace_id", c.TraceID().String()))
 	}
-	r.Log.LogAttrs(ctx, level, "request", attrs...)
+	r.Log.LogAttrs(ctx, slog.LevelInfo, "request", attrs...)
 }
