@@ -482,9 +482,9 @@ func hostOf(c *Call) *hosted.Host {
 	return &hosted.Host{Call: c.c, Session: p.Key(), Caps: caps, Cancels: caps.Has(mcp.CapClientTasksCancel), MaxAsk: c.svc.limits.MaxAsk, Watch: &c.svc.watch, Log: c.svc.rt.log, Sending: c.sendingOf}
 }
 
-// sendingOf is what observes a question of the call: see service.sendingTo.
+// sendingOf is what observes a question of the call: see observe.Observer.
 func (c *Call) sendingOf(ctx context.Context, method string) func([]byte) ([]byte, func(*actors.Answer)) {
-	return c.svc.sendingTo(ctx, c.c.Peer(), c.c.Via(), method)
+	return c.svc.observer.Asking(ctx, c.c.Peer(), c.c.Via(), method)
 }
 
 // elicitKey is the key of the question that [Call.Elicit] asks.

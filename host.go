@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"log/slog"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/bearer"
 	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/observe"
 	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/revocation"
 	"github.com/troupe-run/troupe/internal/store"
@@ -55,18 +57,25 @@ type host struct {
 	redact         func(*LogMessage) bool // Options.Redact
 }
 
-// NodeName returns the name under which a Runtime over these options will know itself ([Runtime.Node]), for whoever must know it
-// before, such as a resource of OpenTelemetry. Where nothing says how the node is called, that is a new name, and must be set as Options.Store.Node.
-func NodeName(o Options) (string, error) {
-	if o.Store.Node != "" {
-		return o.Store.Node, nil
+// observerOf observes a server.
+func (h *host) observerOf() observe.Observer {
+	o := observe.Observer{Tel: h.tel, Requests: h.requests, Name: func(principal any) string {
+		who := principalOf(principal)
+		return who.String()
+	}}
+	if h.pseudonyms {
+		o.User = h.pseudonymOf
 	}
-	if o.Dir != "" {
-		if name, err := cluster.StoredName(o.Dir); name != "" || err != nil {
-			return name, err
-		}
+	return o
+}
+
+// pseudonymOf stands for a principal on spans, the same on all nodes of a store; "" for nobody.
+func (h *host) pseudonymOf(principal any) string {
+	who := principalOf(principal)
+	if who.Subject == "" && who.Issuer == "" {
+		return ""
 	}
-	return cluster.NewName(), nil
+	return hex.EncodeToString(h.keys.Tag([]byte(who.tenantHash())))[:16]
 }
 
 // sealText makes an opaque string of plain. openSealed turns it back into plain for the same aad,

@@ -351,6 +351,20 @@ func (o *Options) settle() error {
 	)
 }
 
+// NodeName returns the name under which a Runtime over these options will know itself ([Runtime.Node]), for whoever must know it
+// before, such as a resource of OpenTelemetry. Where nothing says how the node is called, that is a new name, and must be set as Options.Store.Node.
+func NodeName(o Options) (string, error) {
+	if o.Store.Node != "" {
+		return o.Store.Node, nil
+	}
+	if o.Dir != "" {
+		if name, err := cluster.StoredName(o.Dir); name != "" || err != nil {
+			return name, err
+		}
+	}
+	return cluster.NewName(), nil
+}
+
 func validDetail(name string) bool {
 	_, ok := telemetry.ParseDetail(name)
 	return ok

@@ -436,7 +436,7 @@ func (rt *Runtime) ServePipe(ctx context.Context, srv *Server, in io.Reader, out
 		return errors.Join(fmt.Errorf("troupe: %w", err), rt.Close(context.WithoutCancel(ctx)))
 	}
 	svc := known.svc
-	known.piped = true
+	known.observer.Piped = true
 	o := transport.PipeOptions{Log: rt.log, Observer: rt.observer()}
 	limits.Fill(&o, rt.table.optionsOf(known.limits))
 	pipe := transport.NewPipe(in, out, o)

@@ -14,6 +14,7 @@ import (
 	"github.com/troupe-run/troupe/internal/guard"
 	"github.com/troupe-run/troupe/internal/hosted"
 	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/observe"
 	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/spoken"
@@ -28,17 +29,17 @@ var ErrNotFound = errors.New("troupe: not found")
 
 // service is a mounted server: the actors call it to answer requests.
 type service struct {
-	rt     *host
-	srv    *Server
-	svc    *actors.Service
-	id     string // of the server in the store
-	path   string // where it is mounted, or would be
-	limits Limits // those of ServerOptions, completed from Options
-	speaks spoken.Revisions
-	served func() // has the other nodes know what is served here
-	ops    *telemetry.Operations
-	spans  bool
-	piped  bool // it serves a pipe, and no path
+	rt       *host
+	srv      *Server
+	svc      *actors.Service
+	id       string // of the server in the store
+	path     string // where it is mounted, or would be
+	limits   Limits // those of ServerOptions, completed from Options
+	speaks   spoken.Revisions
+	served   func() // has the other nodes know what is served here
+	ops      *telemetry.Operations
+	spans    bool
+	observer observe.Observer
 
 	watch hosted.Watch // tasks of clients
 
@@ -88,6 +89,13 @@ func (s *service) internalError(what string, err error) *mcp.Error {
 	}
 	s.rt.log.Log(context.Background(), level, "request failed", attrs...)
 	return shown
+}
+
+// observed holds what telemetry records of a request.
+type observed struct {
+	start time.Time
+	op    *telemetry.Operation
+	span  *telemetry.Span
 }
 
 // handlerError returns the client's error for a handler's error.
@@ -208,6 +216,75 @@ func (s *service) Serve(ctx context.Context, c *actors.Call, dst []byte) ([]byte
 		s.tasks.concludeLong(call, out, dst, err)
 	}
 	return out, err
+}
+
+// beginObserving begins to observe a call. t is the tool that it calls, nil if there is none.
+func (s *service) beginObserving(ctx context.Context, call *Call, o *observed) (_ context.Context, t *tool) {
+	o.op, t = s.operationOf(call.msg)
+	if o.op != nil && s.spans {
+		ctx, o.span = s.observer.BeginSpan(ctx, o.op, call.c, call.msg)
+		if a := taskAttempt(call.c); a != nil {
+			telemetry.Task(ctx, a.Key.ID, a.Number)
+		}
+	}
+	return beginContext(ctx, call), t
+}
+
+// endObserving records the outcome of a call, and returns the error as its client may get it.
+func (s *service) endObserving(ctx context.Context, call *Call, o *observed, code int, err *mcp.Error) *mcp.Error {
+	message := ""
+	if err != nil {
+		err = protocol.ErrorFor(err, call.revision())
+		code, message = err.Code, err.Message
+	}
+	if call.dropped.Load() {
+		_ = call.tellMissed(ctx) // it fails when nobody waits for the response either
+	}
+	s.access.askForScopes(call, err)
+	if o.op != nil {
+		s.observer.End(ctx, o.op, observe.Via(call.c.Via(), call.revision()), call.c.Principal(), o.start, code)
+	}
+	o.span.End(code, message)
+	return err
+}
+
+func (s *service) observed() *observe.Observer { return &s.observer }
+
+// Observe implements actors.Handler.
+func (s *service) Observe(p *actors.Peer, in *actors.Input, m *codec.Message) func(mcp.Revision, *mcp.Error) {
+	if !s.observer.Active() {
+		return nil
+	}
+	op, _ := s.operationOf(m)
+	return s.observer.Begin(op, p, in, m)
+}
+
+// operationOf finds the operation that counts a request. A name that no catalogue has is
+// not counted by name.
+func (s *service) operationOf(m *codec.Message) (*telemetry.Operation, *tool) {
+	switch string(m.Method) {
+	case mcp.MethodToolsCall:
+		if t, ok := s.tools.findTool(m.Name); ok {
+			op := t.op.Load()
+			if op == nil || !op.Of(s.ops) { // the server may have been mounted elsewhere before
+				op = s.ops.Operation(mcp.MethodToolsCall, t.Name)
+				t.op.Store(op)
+			}
+			return op, t
+		}
+		return s.ops.Operation(mcp.MethodToolsCall, ""), nil
+	case mcp.MethodPromptsGet:
+		if p, ok := s.srv.prompts.Get(decodeText(m.Name)); ok {
+			return s.ops.Operation(mcp.MethodPromptsGet, p.Name), nil
+		}
+	}
+	if known, ok := protocol.LookupMethod(m.Method); ok {
+		return s.ops.Operation(known.Name, ""), nil
+	}
+	if _, ok := s.srv.findMethod(m.Method); ok {
+		return s.ops.Operation(string(m.Method), ""), nil
+	}
+	return s.ops.Operation("_OTHER", ""), nil
 }
 
 // dispatchCall answers by method. code is 1 for a result with isError.
@@ -381,7 +458,7 @@ func (s *service) hookSessions() {
 	}
 	if s.rt.tel.Active() {
 		s.svc.Over = func(p *actors.Peer, lasted time.Duration) {
-			s.rt.tel.SessionEnded(viaOf(s.peerVia(), p.Revision()), lasted)
+			s.rt.tel.SessionEnded(observe.Via(s.observer.Outside(), p.Revision()), lasted)
 		}
 	}
 	s.svc.Known, s.svc.Withholds = s.access.isKnown, s.resources.withholdsUpdate

@@ -12,6 +12,7 @@ import (
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/hosted"
 	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/observe"
 	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -64,13 +65,10 @@ func (p *Peer) Ping(ctx context.Context) error {
 	return nil
 }
 
-// sendingOf is what observes a question outside of a call: see service.sendingTo.
+// sendingOf is what observes a question outside of a call: see observe.Observer.
 func (p *Peer) sendingOf(ctx context.Context, method string) func([]byte) ([]byte, func(*actors.Answer)) {
-	s, ok := p.p.Handler().(*service)
-	if !ok {
-		return nil
-	}
-	return s.sendingTo(ctx, p.p, s.peerVia(), method)
+	o := p.p.Handler().(interface{ observed() *observe.Observer }).observed()
+	return o.Asking(ctx, p.p, o.Outside(), method)
 }
 
 // Roots asks for the client's roots outside of a call: see the function Roots. Unless

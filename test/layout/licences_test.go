@@ -78,6 +78,9 @@ func TestLicences(t *testing.T) {
 	for _, m := range linked {
 		paths = append(paths, m.path)
 		text, err := os.ReadFile(filepath.Join(m.dir, "NOTICE"))
+		if errors.Is(err, fs.ErrNotExist) {
+			text, err = os.ReadFile(filepath.Join(m.dir, "NOTICE.txt"))
+		}
 		if err == nil {
 			notices[m.path] = string(text)
 		} else if !errors.Is(err, fs.ErrNotExist) {

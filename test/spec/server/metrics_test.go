@@ -48,11 +48,17 @@ func TestMetricsTable(t *testing.T) {
 		first, _ := a.Next()
 		a.Close()
 		defer c.Get(first.ID).Close()
+		asking := c.Post(host.Call("4", "pingback", `{}`))
+		host.Reply(c, host.NextQuestion(t, asking).ID, "result", `{}`)
+		host.Last(t, asking)
+		host.Reply(c, host.NextQuestion(t, c.Post(host.Call("5", "pingback", `{}`))).ID, "error", `{"code":-32601,"message":"no"}`)
+		h.Session().Do("DELETE", "")
 		synctest.Wait()
 		d.collect()
-		d.instruments["troupe.stream.cut"].labels["reason"] = true // TestWhatAClientMayHoldUp has this reason
+		d.instruments["troupe.stream.cut"].labels["reason"] = true     // TestWhatAClientMayHoldUp has this reason
+		d.instruments["troupe.metrics.coarse"].labels["detail"] = true // of very many tools
 		var got []string
-		served := map[string]bool{"troupe_config_reloads_total": true} // by the command
+		served := map[string]bool{"troupe_config_reloads_total": true, "troupe_telemetry_dropped_total": true, "troupe_telemetry_failures_total": true} // by the command
 		for _, i := range d.instruments {
 			got = append(got, i.row())
 			served[i.served()] = true
