@@ -251,12 +251,12 @@ func (s *service) endObserving(ctx context.Context, call *Call, o *observed, cod
 func (s *service) observed() *observe.Observer { return &s.observer }
 
 // Observe implements actors.Handler.
-func (s *service) Observe(p *actors.Peer, in *actors.Input, m *codec.Message) func(mcp.Revision, *mcp.Error) {
+func (s *service) Observe(p *actors.Peer, from actors.Origin, m *codec.Message) func(mcp.Revision, *mcp.Error) {
 	if !s.observer.Active() {
 		return nil
 	}
 	op, _ := s.operationOf(m)
-	return s.observer.Begin(op, p, in, m)
+	return s.observer.Begin(op, p, from, m)
 }
 
 // operationOf finds the operation that counts a request. A name that no catalogue has is

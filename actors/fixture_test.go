@@ -227,7 +227,7 @@ func (h *heldHandler) Serve(ctx context.Context, c *Call, dst []byte) ([]byte, *
 	out, err := h.f(ctx, c)
 	return append(dst, out...), err
 }
-func (*heldHandler) Observe(*Peer, *Input, *codec.Message) func(mcp.Revision, *mcp.Error) { return nil }
+func (*heldHandler) Observe(*Peer, Origin, *codec.Message) func(mcp.Revision, *mcp.Error) { return nil }
 
 func (h *heldHandler) Notified(p *Peer, _ string, _ []byte) {
 	if h.notified != nil {

@@ -21,7 +21,7 @@ type Handler interface {
 	// notification, a ping that needs no handler, or the beginning of a listener. p is its session, nil if
 	// there is none yet. end, which may be nil, is called when it is done, with the revision that is spoken
 	// and the error of the response.
-	Observe(p *Peer, in *Input, m *codec.Message) (end func(mcp.Revision, *mcp.Error))
+	Observe(p *Peer, from Origin, m *codec.Message) (end func(mcp.Revision, *mcp.Error))
 	// Notified gets a client's notification; params are valid only until it returns.
 	Notified(p *Peer, method string, params []byte)
 	// Safe reports whether a call may be run again after its node was lost.
@@ -84,7 +84,7 @@ func (svc *Service) mayRerun(m *codec.Message, size int) bool {
 
 // observed is Handler.Observe. The function that it returns is never nil.
 func (svc *Service) observed(p *Peer, in *Input, m *codec.Message) func(mcp.Revision, *mcp.Error) {
-	if end := svc.Handler.Observe(p, in, m); end != nil {
+	if end := svc.Handler.Observe(p, in.origin(), m); end != nil {
 		return end
 	}
 	return func(mcp.Revision, *mcp.Error) {}

@@ -245,6 +245,15 @@ type Via struct {
 	HTTP   uint8  `json:",omitempty"` // the major version; 0 over a pipe
 }
 
+// Origin is where a message comes from, as far as telemetry tells of it.
+type Origin struct {
+	Trace  Trace
+	Via    Via
+	Caller any // see Input
+}
+
+func (in *Input) origin() Origin { return Origin{in.Trace, in.Via, in.Caller} }
+
 // Input is one HTTP request as the actors see it.
 type Input struct {
 	Tenant      string         // of the authenticated principal

@@ -24,7 +24,7 @@ func (h *handler) Initialize(_ context.Context, params []byte) (actors.Settled, 
 	return actors.Settled{Revision: version, Client: []byte("{}"), Capabilities: []byte("{}")}, []byte("{}"), nil
 }
 
-func (*handler) Observe(*actors.Peer, *actors.Input, *codec.Message) func(mcp.Revision, *mcp.Error) {
+func (*handler) Observe(*actors.Peer, actors.Origin, *codec.Message) func(mcp.Revision, *mcp.Error) {
 	return nil
 }
 func (h *handler) Notified(*actors.Peer, string, []byte) {}

@@ -62,12 +62,12 @@ func (o *Observer) End(ctx context.Context, op *telemetry.Operation, v telemetry
 }
 
 // Begin observes a message that is no call: see actors.Handler.
-func (o *Observer) Begin(op *telemetry.Operation, p *actors.Peer, in *actors.Input, m *codec.Message) (end func(mcp.Revision, *mcp.Error)) {
+func (o *Observer) Begin(op *telemetry.Operation, p *actors.Peer, from actors.Origin, m *codec.Message) (end func(mcp.Revision, *mcp.Error)) {
 	start, ctx := time.Now(), context.Background()
 	var span *telemetry.Span
 	if o.Tel.Tracing() {
-		r := spanRequest(m, in.Trace)
-		r.Via, r.User = Via(in.Via, 0), o.userOf(in.Caller)
+		r := spanRequest(m, from.Trace)
+		r.Via, r.User = Via(from.Via, 0), o.userOf(from.Caller)
 		if p != nil {
 			r.Session = p.Session()
 		}
@@ -78,7 +78,7 @@ func (o *Observer) Begin(op *telemetry.Operation, p *actors.Peer, in *actors.Inp
 		if err != nil {
 			code, message = err.Code, err.Message
 		}
-		o.End(ctx, op, Via(in.Via, r), in.Caller, start, code)
+		o.End(ctx, op, Via(from.Via, r), from.Caller, start, code)
 		span.Settle(r)
 		span.End(code, message)
 	}
