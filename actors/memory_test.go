@@ -223,8 +223,9 @@ func (m *memory) Suspended() bool                                        { retur
 // plainHandler serves nothing and has no catalogue.
 type plainHandler struct{ Handler }
 
-func (plainHandler) Opened(*Peer, bool)    {}
-func (plainHandler) Safe(_, _ []byte) bool { return false }
+func (plainHandler) Opened(*Peer, bool)                                                   {}
+func (plainHandler) Safe(_, _ []byte) bool                                                { return false }
+func (plainHandler) Observe(*Peer, Origin, *codec.Message) func(mcp.Revision, *mcp.Error) { return nil }
 
 // noConn is a connection that drops everything.
 type noConn struct{}

@@ -425,6 +425,7 @@ func TestTraceContext(t *testing.T) {
 			return fmt.Sprint(sc.TraceID(), " ", sc.SpanID(), " ", sc.TraceState()), nil
 		})
 		c := h.Session()
+		parents.all = nil // of the handshake
 		const a, b = "0af7651916cd43dd8448eb211c80319c", "1af7651916cd43dd8448eb211c80319c"
 		const none = "00000000000000000000000000000000 0000000000000000 "
 		header := []string{"Traceparent", "00-" + a + "-b7ad6b7169203331-01", "Tracestate", "x=1"}
