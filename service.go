@@ -172,17 +172,19 @@ func (s *service) Initialize(ctx context.Context, params []byte) (actors.Settled
 	return actors.Settled{Revision: revision, Client: client, Capabilities: kept, Announced: s.lists.listDigests(s.access.viewOf(ownerIn(ctx)))}, result, nil
 }
 
-// Safe reports whether a call may run again: requests that only read may, and tools and
-// methods that say so.
+// Safe reports whether a call may run again: the table of methods decides, and tools and methods of
+// the program say it. One that is unknown is refused each time.
 func (s *service) Safe(method, name []byte) bool {
-	if string(method) != mcp.MethodToolsCall {
-		if h, ok := s.srv.findMethod(method); ok {
-			return h.safe
-		}
-		return string(method) != mcp.MethodLoggingSetLevel
+	known, ok := protocol.LookupMethod(method)
+	switch {
+	case !ok:
+		h, own := s.srv.findMethod(method)
+		return !own || h.safe
+	case known.Rerun == protocol.RerunTool:
+		t, ok := s.tools.findTool(name)
+		return ok && t.safe
 	}
-	t, ok := s.tools.findTool(name)
-	return ok && t.safe
+	return known.Rerun == protocol.RerunSafe
 }
 
 // insistsOnSafe reports whether a tool or a method has Rerun set to Safe.
