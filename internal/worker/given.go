@@ -71,7 +71,7 @@ func (w *given) putBack(f fate, err error) {
 	case err != nil && w.s.ctx.Err() != nil:
 		w.deliverLater(0)
 	case err != nil:
-		p.Log.Warn("a task cannot be read now", "server", w.s.ID, "task", w.key.Digest(), "error", err)
+		p.Log.Warn("a run of a task cannot begin now", "server", w.s.ID, "task", w.key.Digest(), "error", err)
 		w.deliverLater(time.Second)
 	case f == fateOver:
 		switch ended, err := p.dropEnded(w.s.ctx, w.key); {
@@ -93,90 +93,100 @@ func (w *given) putBack(f fate, err error) {
 	}
 }
 
+// beginTries is how often an attempt tries to begin whose record others change meanwhile. The work
+// stays fresh for as long as that takes; then it is put back.
+const beginTries = 5
+
 // beginAttempt begins an attempt for work, unless there is none to begin. No other goroutine of the
-// process does so for the same task.
+// process does so for the same task. It reports store.ErrConflict if the record changes each time.
 func (w *given) beginAttempt(t *taskActor) (*Attempt, fate, error) {
+	for b, tries := (backoff{}), 1; ; tries++ {
+		a, f, err := w.tryAttempt(t)
+		if !errors.Is(err, store.ErrConflict) || tries == beginTries || !b.sleep(w.s.ctx) {
+			return a, f, err
+		}
+	}
+}
+
+// tryAttempt is beginAttempt for a record that does not change meanwhile.
+func (w *given) tryAttempt(t *taskActor) (*Attempt, fate, error) {
 	p, s, key := w.s.p, w.s, w.key
-	for {
-		r, rev, err := p.readBy(s.ctx, key, p.Store.Peek) // whoever makes the task may be about to store its record
-		if err != nil {
-			return nil, 0, err
-		}
-		// The record may be that of an attempt which has come here meanwhile.
-		if f, err := w.matchAttempt(t, &r); f != fateBegins || err != nil {
-			return nil, f, err
-		}
-		if r.State != task.Ended && !s.Known(r.Method, r.Name) {
-			return nil, fateUnknownTool, nil
-		}
-		if f := w.remoteFate(&r); f != fateBegins {
-			return nil, f, nil
-		}
-		if r.State == task.Running {
-			switch stored, err := p.Store.PartsSince(s.ctx, key.path(), rev); {
-			case err != nil:
-				return nil, 0, err
-			case stored:
-				r.NoteProgress()
-			}
-		}
-		// Everything is read before the attempt begins: one that has begun runs. Whoever has the
-		// record has the request, which was stored before.
-		var req Request
-		size, bad := p.readRequest(s.ctx, key, &req)
-		if bad != nil && !errors.Is(bad, store.ErrNotFound) {
-			return nil, 0, bad
-		}
-		epoch, err := r.BeginAttempt(p.Node, p.Boot, p.Store.Now())
-		r.Work = w.Seq()
-		switch {
-		case errors.Is(err, task.ErrEnded):
-			return nil, fateOver, nil
-		case errors.Is(err, task.ErrWaiting):
-			return nil, fateEarly, nil
-		case s.ctx.Err() != nil:
-			return nil, 0, context.Cause(s.ctx)
-		case !w.isFresh():
-			return nil, fateStale, nil
-		}
-		ended := err != nil
-		switch {
-		case ended:
-		case bad != nil: // it can never run
-			p.Log.Error("a task has lost its request", "server", s.ID, "task", key.Digest(), "error", bad)
-			_ = r.Finish(epoch, task.Outcome{Kind: task.Failed, Value: internalError}, p.Store.Now())
-			ended = true
-		case epoch > 1 && !s.Safe(r.Method, r.Name): // an earlier run may have taken effect
-			_ = r.Finish(epoch, task.Outcome{Kind: task.Lost}, p.Store.Now())
-			ended = true
-		}
-		clear := p.suspects.admitSuspect(&r)
-		if clear == nil {
-			return nil, fateSuspect, nil
-		}
-		// What has begun does not end with the mount: that would be an attempt without a run.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), beginWait)
-		began := time.Now().UnixNano()
-		next, err := p.putRecord(ctx, key, &r, rev)
-		cancel()
-		if err != nil || ended {
-			clear()
-		}
-		switch {
-		case errors.Is(err, store.ErrConflict):
-			continue
+	r, rev, err := p.readBy(s.ctx, key, p.Store.Peek) // whoever makes the task may be about to store its record
+	if err != nil {
+		return nil, 0, err
+	}
+	// The record may be that of an attempt which has come here meanwhile.
+	if f, err := w.matchAttempt(t, &r); f != fateBegins || err != nil {
+		return nil, f, err
+	}
+	if r.State != task.Ended && !s.Known(r.Method, r.Name) {
+		return nil, fateUnknownTool, nil
+	}
+	if f := w.remoteFate(&r); f != fateBegins {
+		return nil, f, nil
+	}
+	if r.State == task.Running {
+		switch stored, err := p.Store.PartsSince(s.ctx, key.path(), rev); {
 		case err != nil:
 			return nil, 0, err
-		case ended:
-			return nil, fateOver, nil
+		case stored:
+			r.NoteProgress()
 		}
-		a := newAttempt(s, key, known{r, next, epoch}, w, req, began)
-		a.requestSize = size
-		if a.endSuspicion = clear; r.Lost >= suspectAfter {
-			time.AfterFunc(suspectTime, clear)
-		}
-		return a, fateBegins, nil
 	}
+	// Everything is read before the attempt begins: one that has begun runs. Whoever has the
+	// record has the request, which was stored before.
+	var req Request
+	size, bad := p.readRequest(s.ctx, key, &req)
+	if bad != nil && !errors.Is(bad, store.ErrNotFound) {
+		return nil, 0, bad
+	}
+	epoch, err := r.BeginAttempt(p.Node, p.Boot, p.Store.Now())
+	r.Work = w.Seq()
+	switch {
+	case errors.Is(err, task.ErrEnded):
+		return nil, fateOver, nil
+	case errors.Is(err, task.ErrWaiting):
+		return nil, fateEarly, nil
+	case s.ctx.Err() != nil:
+		return nil, 0, context.Cause(s.ctx)
+	case !w.isFresh():
+		return nil, fateStale, nil
+	}
+	ended := err != nil
+	switch {
+	case ended:
+	case bad != nil: // it can never run
+		p.Log.Error("a task has lost its request", "server", s.ID, "task", key.Digest(), "error", bad)
+		_ = r.Finish(epoch, task.Outcome{Kind: task.Failed, Value: internalError}, p.Store.Now())
+		ended = true
+	case epoch > 1 && !s.Safe(r.Method, r.Name): // an earlier run may have taken effect
+		_ = r.Finish(epoch, task.Outcome{Kind: task.Lost}, p.Store.Now())
+		ended = true
+	}
+	clear := p.suspects.admitSuspect(&r)
+	if clear == nil {
+		return nil, fateSuspect, nil
+	}
+	// What has begun does not end with the mount: that would be an attempt without a run.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), beginWait)
+	began := time.Now().UnixNano()
+	next, err := p.putRecord(ctx, key, &r, rev)
+	cancel()
+	if err != nil || ended {
+		clear()
+	}
+	switch {
+	case err != nil:
+		return nil, 0, err
+	case ended:
+		return nil, fateOver, nil
+	}
+	a := newAttempt(s, key, known{r, next, epoch}, w, req, began)
+	a.requestSize = size
+	if a.endSuspicion = clear; r.Lost >= suspectAfter {
+		time.AfterFunc(suspectTime, clear)
+	}
+	return a, fateBegins, nil
 }
 
 // matchAttempt says what the work is to an attempt that is here, by the record as it was read. A
