@@ -59,18 +59,23 @@ func newAttempt(s *serving, key Key, k known, w *given, req Request, began int64
 	return a
 }
 
-// enterActor gives an attempt to the actor of its task. w is the work that is looked at no more,
-// nil for an adopted one.
-func (a *Attempt) enterActor(w *given) {
+// enterActor gives an attempt, whose record is stored, to the actor of its task, and reports whether
+// it is there. w is the work that is looked at no more, nil for an adopted one. If the actor panics,
+// or has ended since the record was stored, the task is not left behind: its work was stored before
+// the record, nobody keeps it now, and so it comes again.
+func (a *Attempt) enterActor(w *given) (entered bool) {
 	m := &opened{w: w, a: a}
 	m.Init()
 	t := a.p.actors.tellActor(a.Key, m)
-	if m.Wait(); m.err != nil { // it has panicked, and the work comes again
+	if m.Wait(); m.err != nil {
 		a.actor = t
+		a.left.Store(true)
+		a.expiry.Stop()
 		a.cancel(ErrTakenOver)
 		a.endSuspicion()
 		a.work.freePlace()
 	}
+	return m.err == nil
 }
 
 // Again reports whether there may have been an earlier attempt, whether it was lost or given back.

@@ -50,8 +50,9 @@ func (w *given) doWork() {
 	}
 	a, f, err := w.beginAttempt(t)
 	if err == nil && f == fateBegins {
-		a.enterActor(w)
-		a.runHandler()
+		if a.enterActor(w) {
+			a.runHandler()
+		}
 		return
 	}
 	_ = t.askActor(&opened{w: w})

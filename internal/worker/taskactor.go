@@ -195,10 +195,11 @@ func (t *taskActor) Failed(m any, last bool) {
 		m.Refused(errBroken)
 	}
 	switch m := m.(type) {
-	case *opened:
-		if m.w == t.opening {
-			t.opening, t.revoked = nil, false
-		}
+	case *opening:
+		t.closeOpening(m.w)
+	case *opened: // its sender gives the attempt up
+		t.closeOpening(m.w)
+		t.attempts = slices.DeleteFunc(t.attempts, func(a *Attempt) bool { return a == m.a })
 	case offerSettled, recordWaited:
 		t.refuseOpening()
 	}
@@ -245,10 +246,10 @@ func (t *taskActor) openWork(m *opening) {
 // grantOpening lets work be looked at that has waited for its record.
 func (t *taskActor) grantOpening() {
 	if m := t.pending; m != nil {
-		t.pending, m.granted = nil, true
 		if m.stopTimer != nil {
 			m.stopTimer()
 		}
+		t.pending, m.granted = nil, true // last: after a panic it is refused
 		m.Done()
 	}
 }
@@ -256,7 +257,7 @@ func (t *taskActor) grantOpening() {
 // refuseOpening has work come again that waits for its record, after a panic.
 func (t *taskActor) refuseOpening() {
 	if m := t.pending; m != nil {
-		t.pending, t.opening, t.revoked = nil, nil, false
+		t.closeOpening(m.w)
 		m.Refused(errBroken)
 	}
 }
@@ -299,10 +300,15 @@ func (t *taskActor) endOpening(m *opened) {
 			m.a.cancel(ErrCancelled)
 		}
 	}
-	if m.w == t.opening {
-		t.opening, t.revoked = nil, false
-	}
+	t.closeOpening(m.w)
 	m.Done()
+}
+
+// closeOpening ends the look at work, if it is that work which is looked at.
+func (t *taskActor) closeOpening(w *given) {
+	if w == t.opening {
+		t.opening, t.pending, t.revoked = nil, nil, false
+	}
 }
 
 // removeAttempt forgets an attempt that is over, and gives its place back.
