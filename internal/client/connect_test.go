@@ -184,6 +184,9 @@ func TestBadServers(t *testing.T) {
 				if err == nil || !strings.Contains(err.Error(), tt.want) {
 					t.Errorf("it fails with %v, want %s", err, tt.want)
 				}
+				if again := strings.Contains(err.Error(), "gave up"); again != strings.Contains(tt.want, "gave up") {
+					t.Errorf("it was tried again %v: %v", again, err)
+				}
 				if len(err.Error()) > 1000 {
 					t.Errorf("the error has %d bytes", len(err.Error()))
 				}
