@@ -43,6 +43,7 @@ type service struct {
 
 	tasks     serviceTasks
 	access    serviceAccess
+	scopes    serviceScopes
 	resources serviceResources
 	lists     serviceLists
 	tools     serviceTools
@@ -58,7 +59,7 @@ var (
 
 // bindParts gives the parts of s the service that they are parts of.
 func (s *service) bindParts() {
-	s.tasks.service, s.access.service, s.resources.service, s.lists.service = s, s, s, s
+	s.tasks.service, s.access.service, s.scopes.service, s.resources.service, s.lists.service = s, s, s, s, s
 	s.tools.service, s.prompts.service, s.methods.service, s.discovery.service = s, s, s, s
 }
 
@@ -242,7 +243,7 @@ func (s *service) endObserving(ctx context.Context, call *Call, o *observed, cod
 	if call.dropped.Load() {
 		_ = call.tellMissed(ctx) // it fails when nobody waits for the response either
 	}
-	s.access.askForScopes(call, err)
+	s.scopes.askForScopes(call, err)
 	if o.op != nil {
 		o.op.End(ctx, o.start, code)
 	}
@@ -524,7 +525,7 @@ func (s *service) Listening(ctx context.Context, c *actors.Call) (actors.Listeni
 	limit := s.svc.Limits.Subscriptions
 	followed, refusal := s.tasks.followableTasks(ctx, call, &f, limit)
 	if refusal != nil {
-		s.access.askForScopes(call, refusal)
+		s.scopes.askForScopes(call, refusal)
 		return actors.Listening{}, refusal
 	}
 	seen := make(map[string]bool)
@@ -534,7 +535,7 @@ func (s *service) Listening(ctx context.Context, c *actors.Call) (actors.Listeni
 		uri = s.srv.listedSpelling(view, uri)
 		switch {
 		case seen[uri] || !isAbsolute(uri) || !s.resources.mayFollow(view, uri) || limit >= 0 && len(uris) >= limit || s.resources.tooLong(uri):
-		case s.access.refusesTo(call, view, uri, &denied):
+		case s.scopes.refusesTo(call, view, uri, &denied):
 		case !s.resources.allowsResource(ctx, call, uri):
 		default:
 			seen[uri] = true
@@ -542,7 +543,7 @@ func (s *service) Listening(ctx context.Context, c *actors.Call) (actors.Listeni
 		}
 	}
 	if denied != nil {
-		s.access.askForScopes(call, denied)
+		s.scopes.askForScopes(call, denied)
 		return actors.Listening{}, denied
 	}
 	f.ResourceSubscriptions = uris
