@@ -12,14 +12,14 @@ import (
 
 // newTestPool returns a pool without a store, with one place.
 func newTestPool() *Pool {
-	p := &Pool{Config: Config{Kernel: kernel.New(kernel.Config{Kinds: []string{"task", "queue"}})}, places: quota.NewPlaces[*given](1, 1)}
+	p := &Pool{Config: Config{Kernel: kernel.New(kernel.Config{Kinds: []string{"task", "queue"}})}, places: quota.NewPlaces[*assignment](1, 1)}
 	p.actors = taskActors{kernel.NewDirectory[Key, *taskActor](), p}
 	return p
 }
 
 // newTestWork returns work of a mounted server.
-func newTestWork(t *testing.T, p *Pool) *given {
-	return &given{Work: noWork{}, s: &serving{p: p, ctx: t.Context()}, who: "w"}
+func newTestWork(t *testing.T, p *Pool) *assignment {
+	return &assignment{Work: noWork{}, s: &serving{p: p, ctx: t.Context()}, who: "w"}
 }
 
 // TestPanicsWhileWorkIsLookedAt: whatever the actor of a task panics on from the arrival of work to the beginning of its
@@ -38,7 +38,7 @@ func TestPanicsWhileWorkIsLookedAt(t *testing.T) {
 	}
 	for name, fail := range map[string]func(t *testing.T, ta *taskActor) error{
 		"work comes": func(t *testing.T, ta *taskActor) error {
-			return ta.askActor(&opening{w: &given{Work: noWork{}}}) // of no server
+			return ta.askActor(&opening{w: &assignment{Work: noWork{}}}) // of no server
 		},
 		"its record is stored": func(t *testing.T, ta *taskActor) error {
 			m := wait(t, ta)

@@ -18,11 +18,11 @@ type taskActor struct {
 	p   *Pool
 	key Key
 
-	offer    *offer     // work that is being made here; nil: none is
-	opening  *given     // work that is looked at; nil: none is
-	pending  *opening   // what asks to look at it, and waits for the record; nil: nothing does
-	revoked  bool       // the client has cancelled the task while its work was looked at
-	attempts []*Attempt // that have not concluded: the newest, last, may have the task
+	offer    *offer      // work that is being made here; nil: none is
+	opening  *assignment // work that is looked at; nil: none is
+	pending  *opening    // what asks to look at it, and waits for the record; nil: nothing does
+	revoked  bool        // the client has cancelled the task while its work was looked at
+	attempts []*Attempt  // that have not concluded: the newest, last, may have the task
 
 	checking   bool // the record is being read, to see whether another process has changed it
 	checkAgain bool // it may have been changed since
@@ -43,7 +43,7 @@ type (
 	// mount.
 	opening struct {
 		answered
-		w         *given
+		w         *assignment
 		granted   bool
 		stopTimer func() // nil: it does not wait
 	}
@@ -53,7 +53,7 @@ type (
 	matching struct {
 		answered
 		a    *Attempt // nil: the newest, if there is one
-		w    *given
+		w    *assignment
 		r    *task.Record
 		fate fate
 	}
@@ -61,20 +61,20 @@ type (
 	resumed struct {
 		answered
 		a *Attempt
-		w *given
+		w *assignment
 	}
 	// returning says that a handler has returned: from here on it neither parks nor resumes.
 	returning struct {
 		answered
 		a      *Attempt
 		parked bool
-		work   *given
+		work   *assignment
 	}
 	// opened says what became of work: a is the attempt that has begun, nil if none has. w is nil
 	// for an adopted one.
 	opened struct {
 		answered
-		w *given
+		w *assignment
 		a *Attempt
 	}
 	// concluded says that an attempt is over. Its sender waits until the place is given back.
@@ -305,7 +305,7 @@ func (t *taskActor) endOpening(m *opened) {
 }
 
 // closeOpening ends the look at work, if it is that work which is looked at.
-func (t *taskActor) closeOpening(w *given) {
+func (t *taskActor) closeOpening(w *assignment) {
 	if w == t.opening {
 		t.opening, t.pending, t.revoked = nil, nil, false
 	}

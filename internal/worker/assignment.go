@@ -12,8 +12,8 @@ import (
 	"github.com/troupe-run/troupe/internal/task"
 )
 
-// given is work that this process was given.
-type given struct {
+// assignment is work that this process was given.
+type assignment struct {
 	Work
 	s    *serving
 	key  Key          // of its task
@@ -38,7 +38,7 @@ const (
 )
 
 // doWork does the work: it has a place.
-func (w *given) doWork() {
+func (w *assignment) doWork() {
 	p := w.s.p
 	m := &opening{w: w}
 	m.Init()
@@ -64,7 +64,7 @@ func (w *given) doWork() {
 
 // putBack has work come again that has begun nothing, or removes it if its task has ended. err is
 // why the store could not be read.
-func (w *given) putBack(f fate, err error) {
+func (w *assignment) putBack(f fate, err error) {
 	p := w.s.p
 	switch {
 	case f == fateEarly, errors.Is(err, store.ErrNotFound):
@@ -100,7 +100,7 @@ const beginTries = 5
 
 // beginAttempt begins an attempt for work, unless there is none to begin. No other goroutine of the
 // process does so for the same task. It reports store.ErrConflict if the record changes each time.
-func (w *given) beginAttempt(t *taskActor) (*Attempt, fate, error) {
+func (w *assignment) beginAttempt(t *taskActor) (*Attempt, fate, error) {
 	for b, tries := (backoff{}), 1; ; tries++ {
 		a, f, err := w.tryAttempt(t)
 		if !errors.Is(err, store.ErrConflict) || tries == beginTries || !b.sleep(w.s.ctx) {
@@ -110,7 +110,7 @@ func (w *given) beginAttempt(t *taskActor) (*Attempt, fate, error) {
 }
 
 // tryAttempt is beginAttempt for a record that does not change meanwhile.
-func (w *given) tryAttempt(t *taskActor) (*Attempt, fate, error) {
+func (w *assignment) tryAttempt(t *taskActor) (*Attempt, fate, error) {
 	p, s, key := w.s.p, w.s, w.key
 	r, rev, err := p.readBy(s.ctx, key, p.Store.Peek) // whoever makes the task may be about to store its record
 	if err != nil {
@@ -192,7 +192,7 @@ func (w *given) tryAttempt(t *taskActor) (*Attempt, fate, error) {
 
 // matchAttempt says what the work is to an attempt that is here, by the record as it was read. A
 // handler that waited goes on if the answers are in the record.
-func (w *given) matchAttempt(t *taskActor, r *task.Record) (fate, error) {
+func (w *assignment) matchAttempt(t *taskActor, r *task.Record) (fate, error) {
 	m := &matching{w: w, r: r}
 	if err := t.askActor(m); err != nil || m.a == nil || r.State != task.Queued {
 		return m.fate, err
@@ -226,7 +226,7 @@ func (w *given) matchAttempt(t *taskActor, r *task.Record) (fate, error) {
 }
 
 // deliverLater has the store give work out again after a time.
-func (w *given) deliverLater(d time.Duration) {
+func (w *assignment) deliverLater(d time.Duration) {
 	_ = w.Later(d)
 	_ = w.s.Post(workPutOff{time.Now().Add(d)})
 }
@@ -234,7 +234,7 @@ func (w *given) deliverLater(d time.Duration) {
 // putOffEarly puts work off whose record does not say that there is something to run, nor that the
 // task has ended. It is never removed: the record may be about to be stored, or have expired only
 // by the clock of this process. Work that nobody needs expires with its task.
-func (w *given) putOffEarly() {
+func (w *assignment) putOffEarly() {
 	n := w.Deliveries()
 	if n < earlyLooks {
 		w.deliverLater(time.Duration(n) * earlyLookWait)
@@ -244,7 +244,7 @@ func (w *given) putOffEarly() {
 }
 
 // keepWork says that the work is being done.
-func (w *given) keepWork() {
+func (w *assignment) keepWork() {
 	now := time.Now().UnixNano()
 	if w.Keep() == nil {
 		w.kept.Store(now)
@@ -252,10 +252,10 @@ func (w *given) keepWork() {
 }
 
 // isFresh reports whether the work was kept so lately that nobody else has been given it.
-func (w *given) isFresh() bool { return time.Now().UnixNano()-w.kept.Load() < int64(4*keepEvery) }
+func (w *assignment) isFresh() bool { return time.Now().UnixNano()-w.kept.Load() < int64(4*keepEvery) }
 
 // freePlace gives the place of work back, to work that waits for one.
-func (w *given) freePlace() {
+func (w *assignment) freePlace() {
 	if next, ok := w.s.p.places.LeavePlace(w.who); ok {
 		w.s.p.running.Go(next.doWork)
 	}
@@ -275,7 +275,7 @@ const holderWait = 10 * time.Second
 // its process until that is gone. One that may is left to it while nobody can tell, as after an
 // outage in which the process could not say that it has the work: it says so again before the work
 // comes once more.
-func (w *given) remoteFate(r *task.Record) fate {
+func (w *assignment) remoteFate(r *task.Record) fate {
 	p, s := w.s.p, w.s
 	safe := s.Safe(r.Method, r.Name)
 	node, boot, is := r.Holder, r.HolderBoot, fateWaitsRemote
