@@ -61,6 +61,10 @@ var (
 func (s *service) bindParts() {
 	s.tasks.service, s.access.service, s.scopes.service, s.resources.service, s.lists.service = s, s, s, s, s
 	s.tools.service, s.prompts.service, s.methods.service, s.discovery.service = s, s, s, s
+	s.access.visible, s.access.count = s.srv.opts.Visible, func() { s.rt.node.Kernel().CountPanic() }
+	s.access.log = func(failure *guard.Failure, unlogged int64) {
+		s.rt.log.Error("a function of the server "+failure.Did(), append(failure.Attrs(), "server", s.id, "function", "Visible", "unlogged", unlogged)...)
+	}
 }
 
 // maxClient bounds, in bytes, what a session keeps of its client.

@@ -1,13 +1,9 @@
 package troupe
 
 import (
-	"context"
-	"strings"
 	"sync/atomic"
 	"time"
 
-	"github.com/troupe-run/troupe/actors"
-	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/guard"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -43,7 +39,7 @@ type Item struct {
 // view is a server as one caller sees it; nil sees all of it.
 type view struct {
 	caller Principal
-	s      *service
+	by     *visibility
 	within bool            // Visible runs within a handler's goroutine, which may end with it
 	skills map[string]bool // what Visible has said of skills, for one list of their files; nil outside of lists
 }
@@ -85,12 +81,12 @@ func (v *view) rememberedSkill(i Item) (seen, ok bool) {
 // isVisible calls Visible.
 func (v *view) isVisible(i Item) bool {
 	if i.Kind != ItemSkill || v.skills == nil {
-		return v.s.srv.opts.Visible(v.caller, i)
+		return v.by.visible(v.caller, i)
 	}
 	seen, ok := v.skills[i.Name]
 	if !ok {
 		v.skills[i.Name] = false // if Visible panics
-		seen = v.s.srv.opts.Visible(v.caller, i)
+		seen = v.by.visible(v.caller, i)
 		v.skills[i.Name] = seen
 	}
 	return seen
@@ -121,7 +117,7 @@ func (v *view) isVisibleSafely(i Item) (seen bool) {
 	defer func() {
 		if !returned {
 			seen = false
-			v.s.access.hiding.logPanic(v.s, guard.Caught(recover()))
+			v.by.logPanic(guard.Caught(recover()))
 		}
 	}()
 	others := i.others
@@ -134,8 +130,13 @@ func (v *view) isVisibleSafely(i Item) (seen bool) {
 	return seen
 }
 
-// panicLog keeps a Visible that panics for every item of every list from flooding the log.
-type panicLog struct {
+// visibility is the function Visible of a server. Each panic of it is counted, and few are logged, as it
+// may panic for every item of every list.
+type visibility struct {
+	visible func(Principal, Item) bool // nil: everybody sees everything
+	count   func()                     // counts a panic
+	log     func(failure *guard.Failure, unlogged int64)
+
 	last   atomic.Int64 // when a panic was logged, unix nanoseconds
 	silent atomic.Int64 // how many panics there were since then
 }
@@ -144,75 +145,14 @@ type panicLog struct {
 const panicEvery = time.Minute
 
 // logPanic counts a panic, and logs it if none was logged within a minute.
-func (l *panicLog) logPanic(s *service, failure *guard.Failure) {
-	s.rt.node.Kernel().CountPanic()
+func (l *visibility) logPanic(failure *guard.Failure) {
+	l.count()
 	now, last := time.Now().UnixNano(), l.last.Load()
 	if last != 0 && now-last < int64(panicEvery) || !l.last.CompareAndSwap(last, now) {
 		l.silent.Add(1)
 		return
 	}
-	s.rt.log.Error("a function of the server "+failure.Did(), append(failure.Attrs(), "server", s.id, "function", "Visible",
-		"unlogged", l.silent.Swap(0))...)
-}
-
-// serviceAccess decides what a caller of a service sees.
-type serviceAccess struct {
-	*service
-	hiding panicLog // the panics of Visible
-}
-
-// viewOf returns the server as a principal sees it. It calls who only if the server has a Visible.
-func (s *serviceAccess) viewOf(who func() Principal) *view {
-	if s.srv.opts.Visible == nil {
-		return nil
-	}
-	return &view{caller: who(), s: s.service}
-}
-
-// ownerIn returns the principal that begins a session with initialize.
-func ownerIn(ctx context.Context) func() Principal {
-	return func() Principal { return ownedBy(actors.Owner(ctx)) }
-}
-
-// ownerOf returns the principal of a session's newest request.
-func ownerOf(p *actors.Peer) func() Principal {
-	return func() Principal { return ownedBy(p.Owner()) }
-}
-
-func ownedBy(v any) Principal {
-	if p, ok := v.(*Principal); ok {
-		return *p
-	}
-	return Principal{}
-}
-
-// isKnown reports whether the tool of a call exists for its caller; other methods always do.
-func (s *serviceAccess) isKnown(principal any, method, name []byte) bool {
-	if string(method) != mcp.MethodToolsCall {
-		return true
-	}
-	t, ok := s.tools.findTool(name)
-	return ok && s.viewOf(func() Principal { return principalOf(principal) }).seesItem(t.item())
-}
-
-// identifyCaller says in in who makes a request, as authenticateRequest returned it.
-func (s *serviceAccess) identifyCaller(in *actors.Input, principal any) {
-	if c, ok := principal.(*caller); ok {
-		in.Tenant, in.Principal = c.key, s.keptOwner(c)
-	}
-}
-
-// keptOwner returns what sessions keep of the principal of their requests, nil without a Visible.
-func (s *serviceAccess) keptOwner(principal any) any {
-	if s.srv.opts.Visible == nil {
-		return nil
-	}
-	switch principal.(type) {
-	case *caller, *carriedCaller:
-		p := principalOf(principal).withoutToken()
-		return &p
-	}
-	return nil
+	l.log(failure, l.silent.Swap(0))
 }
 
 // forLater returns v for use after the request of its caller.
@@ -220,23 +160,5 @@ func (v *view) forLater() *view {
 	if v == nil {
 		return nil
 	}
-	return &view{caller: v.caller.withoutToken(), s: v.s}
-}
-
-// changedLists returns the notifications of the lists whose digests differ.
-func changedLists(now, before string) (methods []string) {
-	have, had := strings.Split(now, " "), strings.Split(before, " ")
-	for i, method := range announced {
-		if i >= len(had) || have[i] != had[i] {
-			methods = append(methods, method)
-		}
-	}
-	return methods
-}
-
-// readCarried is the reverse of Carry.
-func (s *serviceAccess) readCarried(form []byte) (principal, owner any) {
-	c := new(carriedCaller)
-	_ = codec.Unmarshal(form, &c.callerForm) // the runtime's own form
-	return c, s.keptOwner(c)
+	return &view{caller: v.caller.withoutToken(), by: v.by}
 }

@@ -1,6 +1,7 @@
 package troupe
 
 import (
+	"context"
 	"encoding/json"
 
 	"github.com/troupe-run/troupe/actors"
@@ -11,6 +12,73 @@ import (
 	"github.com/troupe-run/troupe/internal/scope"
 	"github.com/troupe-run/troupe/mcp"
 )
+
+// serviceAccess decides what a caller of a service sees.
+type serviceAccess struct {
+	*service
+	visibility
+}
+
+// viewOf returns the server as a principal sees it. It calls who only if the server has a Visible.
+func (s *serviceAccess) viewOf(who func() Principal) *view {
+	if s.visible == nil {
+		return nil
+	}
+	return &view{caller: who(), by: &s.visibility}
+}
+
+// ownerIn returns the principal that begins a session with initialize.
+func ownerIn(ctx context.Context) func() Principal {
+	return func() Principal { return ownedBy(actors.Owner(ctx)) }
+}
+
+// ownerOf returns the principal of a session's newest request.
+func ownerOf(p *actors.Peer) func() Principal {
+	return func() Principal { return ownedBy(p.Owner()) }
+}
+
+func ownedBy(v any) Principal {
+	if p, ok := v.(*Principal); ok {
+		return *p
+	}
+	return Principal{}
+}
+
+// isKnown reports whether the tool of a call exists for its caller; other methods always do.
+func (s *serviceAccess) isKnown(principal any, method, name []byte) bool {
+	if string(method) != mcp.MethodToolsCall {
+		return true
+	}
+	t, ok := s.tools.findTool(name)
+	return ok && s.viewOf(func() Principal { return principalOf(principal) }).seesItem(t.item())
+}
+
+// identifyCaller says in in who makes a request, as authenticateRequest returned it.
+func (s *serviceAccess) identifyCaller(in *actors.Input, principal any) {
+	if c, ok := principal.(*caller); ok {
+		in.Tenant, in.Principal = c.key, s.keptOwner(c)
+	}
+}
+
+// keptOwner returns what sessions keep of the principal of their requests, nil without a Visible.
+func (s *serviceAccess) keptOwner(principal any) any {
+	if s.visible == nil {
+		return nil
+	}
+	switch principal.(type) {
+	case *caller, *carriedCaller:
+		p := principalOf(principal).withoutToken()
+		return &p
+	}
+	return nil
+}
+
+// readCarried is the reverse of Carry.
+func (s *serviceAccess) readCarried(form []byte) (principal, owner any) {
+	c := new(carriedCaller)
+	_ = codec.Unmarshal(form, &c.callerForm) // the runtime's own form
+	return c, s.keptOwner(c)
+}
 
 // serviceScopes decides which scopes the callers of a service need, and refuses those that lack one.
 type serviceScopes struct{ *service }
