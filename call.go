@@ -329,7 +329,7 @@ func (c *Call) requireScopes(needs []string) *mcp.Error {
 	if len(needs) == 0 {
 		return nil
 	}
-	refused := c.svc.access.checkScopes(c.c.Principal(), needs)
+	refused := c.svc.scopes.checkScopes(c.c.Principal(), needs)
 	if refused == nil {
 		c.c.Need(needs)
 		return nil

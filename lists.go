@@ -422,3 +422,14 @@ type advice struct {
 
 // mostAdvice is how much advice waits until the server is mounted.
 const mostAdvice = 100
+
+// changedLists returns the notifications of the lists whose digests differ.
+func changedLists(now, before string) (methods []string) {
+	have, had := strings.Split(now, " "), strings.Split(before, " ")
+	for i, method := range announced {
+		if i >= len(had) || have[i] != had[i] {
+			methods = append(methods, method)
+		}
+	}
+	return methods
+}

@@ -175,7 +175,7 @@ func (rt *operations) endReason(ctx context.Context, server string, holder any) 
 	}
 	refused := rt.bearer.Still(ctx, c.r)
 	if s := rt.table.serviceByID(server); refused == nil && s != nil {
-		refused, _ = s.access.requireScopes(c, s.srv.opts.Scopes)
+		refused, _ = s.scopes.requireScopes(c, s.srv.opts.Scopes)
 	}
 	if refused == nil {
 		return ""

@@ -139,7 +139,7 @@ func (s *servicePrompts) completeArgument(ctx context.Context, call *Call, m *co
 	default:
 		return nil, mcp.NewError(mcp.CodeInvalidParams, "ref must be of type ref/prompt or ref/resource")
 	}
-	if refused := call.requireScopes(s.access.completionNeeds(call.callerView(), p.Ref.Type, p.Ref.Name, p.Ref.URI)); refused != nil {
+	if refused := call.requireScopes(s.scopes.completionNeeds(call.callerView(), p.Ref.Type, p.Ref.Name, p.Ref.URI)); refused != nil {
 		return nil, refused
 	}
 	got, err := s.srv.opts.Complete(ctx, call, p)

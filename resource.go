@@ -98,7 +98,7 @@ func (s *serviceResources) withholdsResource(principal any, uri string) bool {
 	if !s.srv.scoped.Load() {
 		return false
 	}
-	refused, _ := s.access.requireScopes(principal, s.access.uriNeeds(nil, uri))
+	refused, _ := s.scopes.requireScopes(principal, s.scopes.uriNeeds(nil, uri))
 	return refused != nil
 }
 
@@ -140,7 +140,7 @@ func (s *serviceResources) changeSubscription(ctx context.Context, call *Call, m
 		if !s.mayFollow(call.callerView(), uri) {
 			return nil, notFound(uri)
 		}
-		if refused := call.requireScopes(s.access.uriNeeds(call.callerView(), uri)); refused != nil {
+		if refused := call.requireScopes(s.scopes.uriNeeds(call.callerView(), uri)); refused != nil {
 			return nil, refused
 		}
 		if s.srv.opts.Subscribe != nil {

@@ -358,7 +358,7 @@ func (d dispatcher) refuseForbidden(x *transport.Exchange, in *actors.Input) boo
 	if s.rt.revokedMeanwhile(x) {
 		return true
 	}
-	refused := s.access.checkMessageScopes(in, x.Principal, &x.Msg, x.Body)
+	refused := s.scopes.checkMessageScopes(in, x.Principal, &x.Msg, x.Body)
 	if refused == nil {
 		return false
 	}

@@ -454,7 +454,7 @@ func (rt *Runtime) ServePipe(ctx context.Context, srv *Server, in io.Reader, out
 			pipe.Answer(200, codec.AppendError(nil, m.ID, refused.Code, refused.Message, refused.Data))
 			return
 		}
-		if refused := known.access.checkMessageScopes(&in, principal, m, line); refused != nil { // nobody but package troupetest
+		if refused := known.scopes.checkMessageScopes(&in, principal, m, line); refused != nil { // nobody but package troupetest
 			_ = pipe.Room(ctx)
 			pipe.Answer(200, codec.AppendError(nil, m.ID, refused.Code, refused.Text, refused.Data))
 			return

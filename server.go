@@ -454,7 +454,7 @@ func (s *Server) addSkill(k Skill, replace bool) error {
 func (s *Server) RemoveSkills(paths ...string) {
 	for _, p := range paths {
 		s.skills.Edit(func(all map[string]*skillEntry) bool {
-			i, ok := all[skillURI(p, skill.Main)]
+			i, ok := all[skillURI(p, skill.MainFile)]
 			if !ok || i.tree.path != p {
 				return false
 			}

@@ -45,6 +45,7 @@ type service struct {
 
 	tasks     serviceTasks
 	access    serviceAccess
+	scopes    serviceScopes
 	resources serviceResources
 	lists     serviceLists
 	tools     serviceTools
@@ -60,8 +61,12 @@ var (
 
 // bindParts gives the parts of s the service that they are parts of.
 func (s *service) bindParts() {
-	s.tasks.service, s.access.service, s.resources.service, s.lists.service = s, s, s, s
+	s.tasks.service, s.access.service, s.scopes.service, s.resources.service, s.lists.service = s, s, s, s, s
 	s.tools.service, s.prompts.service, s.methods.service, s.discovery.service = s, s, s, s
+	s.access.visible, s.access.count = s.srv.opts.Visible, func() { s.rt.node.Kernel().CountPanic() }
+	s.access.log = func(failure *guard.Failure, unlogged int64) {
+		s.rt.log.Error("a function of the server "+failure.Did(), append(failure.Attrs(), "server", s.id, "function", "Visible", "unlogged", unlogged)...)
+	}
 }
 
 // maxClient bounds, in bytes, what a session keeps of its client.
@@ -174,17 +179,19 @@ func (s *service) Initialize(ctx context.Context, params []byte) (actors.Settled
 	return actors.Settled{Revision: revision, Client: client, Capabilities: kept, Announced: s.lists.listDigests(s.access.viewOf(ownerIn(ctx)))}, result, nil
 }
 
-// Safe reports whether a call may run again: requests that only read may, and tools and
-// methods that say so.
+// Safe reports whether a call may run again: the table of methods decides, and tools and methods of
+// the program say it. One that is unknown is refused each time.
 func (s *service) Safe(method, name []byte) bool {
-	if string(method) != mcp.MethodToolsCall {
-		if h, ok := s.srv.findMethod(method); ok {
-			return h.safe
-		}
-		return string(method) != mcp.MethodLoggingSetLevel
+	known, ok := protocol.LookupMethod(method)
+	switch {
+	case !ok:
+		h, own := s.srv.findMethod(method)
+		return !own || h.safe
+	case known.Rerun == protocol.RerunTool:
+		t, ok := s.tools.findTool(name)
+		return ok && t.safe
 	}
-	t, ok := s.tools.findTool(name)
-	return ok && t.safe
+	return known.Rerun == protocol.RerunSafe
 }
 
 // insistsOnSafe reports whether a tool or a method has Rerun set to Safe.
@@ -240,7 +247,7 @@ func (s *service) endObserving(ctx context.Context, call *Call, o *observed, cod
 	if call.dropped.Load() {
 		_ = call.tellMissed(ctx) // it fails when nobody waits for the response either
 	}
-	s.access.askForScopes(call, err)
+	s.scopes.askForScopes(call, err)
 	if o.op != nil {
 		s.observer.End(ctx, o.op, observe.Via(call.c.Via(), call.revision()), call.c.Principal(), o.start, code)
 	}
@@ -527,7 +534,7 @@ func (s *service) Listening(ctx context.Context, c *actors.Call) (actors.Listeni
 	limit := s.svc.Limits.Subscriptions
 	followed, refusal := s.tasks.followableTasks(ctx, call, &f, limit)
 	if refusal != nil {
-		s.access.askForScopes(call, refusal)
+		s.scopes.askForScopes(call, refusal)
 		return actors.Listening{}, refusal
 	}
 	seen := make(map[string]bool)
@@ -537,7 +544,7 @@ func (s *service) Listening(ctx context.Context, c *actors.Call) (actors.Listeni
 		uri = s.srv.listedSpelling(view, uri)
 		switch {
 		case seen[uri] || !isAbsolute(uri) || !s.resources.mayFollow(view, uri) || limit >= 0 && len(uris) >= limit || s.resources.tooLong(uri):
-		case s.access.refusesTo(call, view, uri, &denied):
+		case s.scopes.refusesTo(call, view, uri, &denied):
 		case !s.resources.allowsResource(ctx, call, uri):
 		default:
 			seen[uri] = true
@@ -545,7 +552,7 @@ func (s *service) Listening(ctx context.Context, c *actors.Call) (actors.Listeni
 		}
 	}
 	if denied != nil {
-		s.access.askForScopes(call, denied)
+		s.scopes.askForScopes(call, denied)
 		return actors.Listening{}, denied
 	}
 	f.ResourceSubscriptions = uris

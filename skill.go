@@ -132,7 +132,7 @@ func readSkills(k Skill) (*skillTree, error) {
 		t.files[skillURI(t.path, f.Path)] = t.fileOf(f)
 	}
 	for i, r := range read {
-		e := &skillEntry{tree: t, meta: k.Meta.Clone(), entry: mcp.Skill{URI: skillURI(t.path, path.Join(r.Dir, skill.Main)), Frontmatter: mcp.Object(r.Frontmatter)}}
+		e := &skillEntry{tree: t, meta: k.Meta.Clone(), entry: mcp.Skill{URI: skillURI(t.path, path.Join(r.Dir, skill.MainFile)), Frontmatter: mcp.Object(r.Frontmatter)}}
 		for _, f := range r.Files {
 			file := t.files[skillURI(t.path, f.Path)]
 			file.file.of = append(file.file.of, e)

@@ -307,7 +307,7 @@ func (s *serviceTasks) listTasks(ctx context.Context, call *Call, m *codec.Messa
 	out := protocol.ListTasksResult{Tasks: make([]mcp.Task, len(all))}
 	for i, t := range all {
 		out.Tasks[i] = t.Record.CoreTask(t.Key.ID, call.revision())
-		if refused, _ := s.access.requireScopes(call.c.Principal(), t.Record.Scopes); refused != nil {
+		if refused, _ := s.scopes.requireScopes(call.c.Principal(), t.Record.Scopes); refused != nil {
 			out.Tasks[i].StatusMessage = "" // may have what the call has said
 		}
 	}

@@ -4,12 +4,39 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/mcp"
 )
+
+// TestWhatMayRunAgain checks who decides whether a request may run a second time: the table of
+// methods, and the program for what is its own.
+func TestWhatMayRunAgain(t *testing.T) {
+	t.Parallel()
+	srv := NewServer(mcp.Implementation{Name: "t", Version: "1"}, nil)
+	s := &service{srv: srv}
+	s.bindParts()
+	for name, rerun := range map[string]Rerun{"never": Never, "safe": Safe} {
+		AddRawTool(srv, Tool{Name: name, Rerun: rerun, InputSchema: json.RawMessage(`{"type":"object"}`)},
+			func(context.Context, *Call, json.RawMessage) (*mcp.CallToolResult, error) { return nil, nil })
+		AddMethod(srv, Method{Name: "x/" + name, Rerun: rerun}, func(context.Context, *Call, struct{}) (struct{}, error) { return struct{}{}, nil })
+	}
+	for _, tt := range []struct {
+		method, name string
+		want         bool
+	}{
+		{mcp.MethodToolsList, "", true}, {mcp.MethodLoggingSetLevel, "", false},
+		{mcp.MethodToolsCall, "safe", true}, {mcp.MethodToolsCall, "never", false}, {mcp.MethodToolsCall, "none", false},
+		{"x/safe", "", true}, {"x/never", "", false}, {"x/none", "", true},
+	} {
+		if got := s.Safe([]byte(tt.method), strconv.AppendQuote(nil, tt.name)); got != tt.want {
+			t.Errorf("%s %s may run again: %v, want %v", tt.method, tt.name, got, tt.want)
+		}
+	}
+}
 
 // TestHeadersOfRequests checks which headers fit the arguments of a request.
 func TestHeadersOfRequests(t *testing.T) {

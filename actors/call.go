@@ -32,7 +32,7 @@ type Call struct {
 	own     []byte // the progress token of the first request, nil if none; a copy
 	member  int    // place in a batch
 	journal *journal
-	has     atomic.Pointer[used] // nil until the handler asks or has a step
+	run     atomic.Pointer[runState] // nil until the handler asks or has a step
 
 	// client and pace are those of the call's way; nil for a listener's call.
 	client client

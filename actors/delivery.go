@@ -311,7 +311,7 @@ func (s sessionClient) askClient(ctx context.Context, c *Call, qs []Question) ([
 	answers, uses := make([]Answer, len(qs)), make([]int, len(qs))
 	var own, common []int
 	for i, q := range qs {
-		uses[i] = callSteps{c}.usedSoFar().questions.nextUse(q.Key)
+		uses[i] = callSteps{c}.runState().questions.countUse(q.Key)
 		if q.Keep == nil || c.journal.hasQuestion(q.Key, uses[i]) {
 			own = append(own, i)
 		} else {
@@ -364,7 +364,7 @@ func (s sessionClient) askCommon(ctx context.Context, c *Call, qs []Question, us
 }
 
 // askOwn puts to the client the questions of qs whose indexes which lists, and fills in the
-// answers. uses has the numbers of all questions: see type uses.
+// answers. uses has the numbers of all questions: see type useCounter.
 func (s sessionClient) askOwn(ctx context.Context, c *Call, qs []Question, uses, which []int, answers []Answer) (err error) {
 	n := c.peer.sessions
 	var on *streamActor // carries the questions

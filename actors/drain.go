@@ -302,7 +302,7 @@ func EndUncovered(n *Node, why func(server string, holder any) (reason string)) 
 		}
 	})
 	for _, a := range n.streams.attachments.Snapshot() {
-		if why(a.Key.Session.Server, a.Holder) != "" && a.LapseNow() {
+		if why(a.Key.Session.Server, a.Holder) != "" && a.ExpireNow() {
 			ended++
 		}
 	}

@@ -39,7 +39,7 @@ func (h *heart) Receive(m any) {
 	h.pingAll(streams, links, now)
 	// A connection that fails must not cost the others their comments, nor end the node.
 	for _, a := range streams {
-		h.Contain(a.Lapse)
+		h.Contain(a.EndIfExpired)
 		h.Contain(func() { a.Comment(now) })
 	}
 	for _, l := range links {

@@ -24,11 +24,11 @@ type Step = record.Step
 // run again.
 var ErrStepUsed = errors.New("the name of the step was used before")
 
-// used is what a run of a call has used so far, of names and numbers, and what it keeps in memory
+// runState is what a run of a call has used so far, of names and numbers, and what it keeps in memory
 // for a later run. Most calls have none.
-type used struct {
-	questions uses
-	steps     uses         // of names
+type runState struct {
+	questions useCounter
+	steps     useCounter   // of names
 	sure      atomic.Int64 // when the stream was certainly written here, unix nanoseconds
 	moving    mrtr.Mutex   // held while a task is being made of the call: it takes over what is kept
 
@@ -47,7 +47,7 @@ type StepRun struct {
 	on     *streamActor // stores the result; nil: it is kept in memory, or by the task
 	parent *StepRun     // in which it runs, if any
 
-	messages int // guarded by used.mu
+	messages int // guarded by runState.mu
 }
 
 // stepRunKey is the key of the running step in the context of its function.
@@ -66,8 +66,8 @@ func (c *Call) BeginStep(ctx context.Context, name string) (found *Step, run *St
 	if cause := context.Cause(c.ctx); cause != nil {
 		return nil, nil, cause
 	}
-	u := callSteps{c}.usedSoFar()
-	if u.steps.nextUse(name) > 1 {
+	u := callSteps{c}.runState()
+	if u.steps.countUse(name) > 1 {
 		return nil, nil, fmt.Errorf("%w: %q", ErrStepUsed, name)
 	}
 	run = &StepRun{c: c, name: name}
@@ -85,7 +85,7 @@ func (c *Call) BeginStep(ctx context.Context, name string) (found *Step, run *St
 }
 
 // findStep returns the result of a step that an earlier run of a stateless call has kept.
-func (u *used) findStep(name string) *Step {
+func (u *runState) findStep(name string) *Step {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if i := slices.IndexFunc(u.kept, func(s Step) bool { return s.Name == name }); i >= 0 {
@@ -120,7 +120,7 @@ func (run *StepRun) Keep(ctx context.Context, value json.RawMessage, failed stri
 
 // End says that the step has run. Only the first call does anything.
 func (run *StepRun) End() {
-	u := callSteps{run.c}.usedSoFar()
+	u := callSteps{run.c}.runState()
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if i := slices.Index(u.running, run); i >= 0 {
@@ -132,7 +132,7 @@ func (run *StepRun) End() {
 }
 
 // keepStep keeps a step in memory, or returns the limit that leaves no room.
-func (u *used) keepStep(s Step) *limits.Row {
+func (u *runState) keepStep(s Step) *limits.Row {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	bytes := int64(len(s.Name) + len(s.Failed) + len(s.Value))
@@ -150,7 +150,7 @@ func (u *used) keepStep(s Step) *limits.Row {
 // made of it. Results that come now wait until moved is called: if the call has a task by then,
 // that stores them.
 func (c *Call) MoveSteps(ctx context.Context) (kept []Step, moved func(), err error) {
-	u := callSteps{c}.usedSoFar()
+	u := callSteps{c}.runState()
 	if err := u.moving.Lock(ctx, c.ctx); err != nil {
 		return nil, nil, err
 	}
@@ -159,15 +159,15 @@ func (c *Call) MoveSteps(ctx context.Context) (kept []Step, moved func(), err er
 	return slices.Clone(u.kept), u.moving.Unlock, nil
 }
 
-// uses counts how often a call has asked with each key. The zero value is ready to use.
-type uses struct {
+// useCounter counts how often a call has asked with each key. The zero value is ready to use.
+type useCounter struct {
 	mu sync.Mutex // guards n
 	n  map[string]int
 }
 
-// nextUse counts a use of a key: a question's, or a step's name. A second run that asks in the same
+// countUse counts a use of a key: a question's, or a step's name. A second run that asks in the same
 // order gets the same numbers, whatever part of the first run is still in the log.
-func (u *uses) nextUse(key string) int {
+func (u *useCounter) countUse(key string) int {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.n == nil {
@@ -180,12 +180,12 @@ func (u *uses) nextUse(key string) int {
 // callSteps is a call as far as its steps go.
 type callSteps struct{ *Call }
 
-// usedSoFar returns what the run of the call has used, and may change it.
-func (c callSteps) usedSoFar() *used {
-	u := c.has.Load()
+// runState returns what the run of the call has used, and may change it.
+func (c callSteps) runState() *runState {
+	u := c.run.Load()
 	for u == nil {
-		c.has.CompareAndSwap(nil, new(used))
-		u = c.has.Load()
+		c.run.CompareAndSwap(nil, new(runState))
+		u = c.run.Load()
 	}
 	return u
 }
@@ -211,7 +211,7 @@ func (c callSteps) findStep(ctx context.Context, run *StepRun) (*Step, error) {
 	switch who := c.client.(type) {
 	case *stateless:
 		run.keeps = true
-		return c.usedSoFar().findStep(run.name), nil
+		return c.runState().findStep(run.name), nil
 	case sessionClient:
 		if _, stored := who.home.(storedHome); stored {
 			return c.findStored(ctx, run)
@@ -233,7 +233,7 @@ func (c callSteps) findStored(ctx context.Context, run *StepRun) (*Step, error) 
 	default: // its record is being stored: by this process, and from now on
 		select {
 		case <-on.ready:
-			c.usedSoFar().sure.Store(asked)
+			c.runState().sure.Store(asked)
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
@@ -263,7 +263,7 @@ func (c callSteps) findStored(ctx context.Context, run *StepRun) (*Step, error) 
 // stored must not begin here. What stands still behind assureStream may still begin one, and cannot
 // store it.
 func (c callSteps) assureStream(ctx context.Context, on *streamActor) error {
-	n, sure := c.peer.sessions, &c.usedSoFar().sure
+	n, sure := c.peer.sessions, &c.runState().sure
 	for n.fleet.mail != nil {
 		now := time.Now().UnixNano() // by the wall clock: that of a machine that sleeps goes on
 		if since := now - sure.Load(); since >= 0 && since < int64(n.fleet.sureFor) && !n.store.Suspended() {
@@ -298,7 +298,7 @@ func (c callSteps) endCause(err error) error {
 // it is: a run that finds the result of that step does not send it, and must not take another
 // message for it.
 func (c callSteps) countMessage(ctx context.Context) {
-	u := c.has.Load()
+	u := c.run.Load()
 	if u == nil {
 		return
 	}
@@ -315,7 +315,7 @@ func (c callSteps) countMessage(ctx context.Context) {
 
 // storeStep has the stream of the call store the result of a step, and waits until it is.
 func (c callSteps) storeStep(ctx context.Context, run *StepRun, s Step) error {
-	u := c.usedSoFar()
+	u := c.runState()
 	u.mu.Lock()
 	s.Member, s.Messages = c.member, run.messages
 	u.mu.Unlock()
@@ -349,7 +349,7 @@ func (c callSteps) storeStep(ctx context.Context, run *StepRun, s Step) error {
 // keepStep keeps the result of a step of a stateless call in memory, unless the call becomes a task
 // meanwhile, which stores it.
 func (c callSteps) keepStep(ctx context.Context, s Step) error {
-	u := c.usedSoFar()
+	u := c.runState()
 	if err := u.moving.Lock(ctx, c.ctx); err != nil {
 		return err
 	}
@@ -366,7 +366,7 @@ func (c callSteps) keepStep(ctx context.Context, s Step) error {
 // carriedSteps are the results of steps that a requestState has for a run on another node: those
 // that fit, the oldest first.
 func (c callSteps) carriedSteps() (all []json.RawMessage) {
-	u := c.has.Load()
+	u := c.run.Load()
 	if u == nil {
 		return nil
 	}
@@ -389,7 +389,7 @@ func (c callSteps) takeCarried(all []json.RawMessage) {
 	for _, raw := range all {
 		var s Step
 		if codec.Unmarshal(raw, &s) == nil {
-			_ = c.usedSoFar().keepStep(s) // no more than another node has kept
+			_ = c.runState().keepStep(s) // no more than another node has kept
 		}
 	}
 }

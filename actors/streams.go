@@ -225,7 +225,7 @@ func (d *streams) newAttachment(svc *Terms, of streamSession, subscribed []strin
 		withholds = withholdsFrom(svc, holder, subscribed)
 	}
 	return attachment.New(attachment.Config[StreamKey]{
-		Holder: holder, Until: until, Withholds: withholds,
+		Holder: holder, Expires: until, Withholds: withholds,
 		Among: &d.attachments, Key: key, Held: &of.billedAccount().Held[heldStreams], Conn: conn, Stream: key.ID, After: after,
 		Primes: hasFeature(rec.Revision, protocol.FeatureStreamPriming), Answers: len(rec.Calls) > 0, Retry: svc.Limits.Retry, KeepAlive: svc.Limits.KeepAlive,
 		Behind: behind,

@@ -189,7 +189,6 @@ func TestRemoteServers(t *testing.T) {
 		o      Options
 		want   string
 	}{
-		{"no JetStream", func(o *server.Options) { o.JetStream = false }, Options{}, "serves JetStream"},
 		{"small messages", func(o *server.Options) { o.MaxPayload = 1 << 19 }, Options{}, "max_payload is 524288"},
 		{"no cluster", nil, Options{Remote: Remote{Replicas: 3}}, "not in a cluster"},
 		{"no room", func(o *server.Options) { o.JetStreamMaxStore = 1 << 30 }, Options{MaxStore: 4 << 30}, "less room"},

@@ -14,34 +14,22 @@ import (
 
 // client is one session. Its program goes on whatever happens.
 type client struct {
+	*histories.Visitor[*process]
 	w    *world
 	n    int
 	plan *clientPlan
-
-	mu      sync.Mutex // guards the rest
-	session string
-	answers int
-	route   *rand.Rand
-}
-
-// reach is the process that the client's next request goes to, nil if there is none.
-func (cl *client) reach() *process {
-	cl.mu.Lock()
-	defer cl.mu.Unlock()
-	return cl.w.reach(cl.route)
 }
 
 // post sends a message. It returns nil if there is no process.
 func (cl *client) post(session string, body []byte) *conn {
-	return cl.patient(cl.reach().post(session, body))
+	return cl.patient(cl.Reach().post(session, body))
 }
 
 // patient has the client give up a connection over which nothing comes. There is always another process, in a fleet.
 func (cl *client) patient(c *conn) *conn {
 	if c != nil && cl.w.office != nil {
-		cl.mu.Lock()
-		d := between(cl.route, 20*time.Second, time.Minute)
-		cl.mu.Unlock()
+		var d time.Duration
+		cl.Draw(func(route *rand.Rand) { d = between(route, 20*time.Second, time.Minute) })
 		c.waits(d)
 	}
 	return c
@@ -65,37 +53,23 @@ func (cl *client) live() {
 	}
 	all.Wait()
 	if cl.plan.Listen != nil {
-		cl.pause(max(0, cl.w.plan.calmed()-time.Since(cl.w.judge.Begin)) + listenOn)
+		cl.Pause(max(0, cl.w.plan.calmed()-time.Since(cl.w.judge.Begin)) + listenOn)
 	}
 	close(stop)
 	more.Wait()
 }
 
-// over reports whether the history has lasted too long.
-func (cl *client) over() bool { return histories.Closed(cl.w.over) }
-
-// pause waits. It is false when the history has lasted too long.
-func (cl *client) pause(d time.Duration) bool { return histories.Pause(d, cl.w.over) }
-
 func (cl *client) begins() bool {
 	body := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":"init","method":"initialize","params":{"protocolVersion":%q}}`, cl.plan.Revision)
-	for !cl.over() {
+	for !cl.Over() {
 		c := cl.post("", body)
 		if c != nil && c.begun(cl.w.over) && !refused(c) && c.status == 200 {
-			cl.mu.Lock()
-			cl.session = c.session
-			cl.mu.Unlock()
+			cl.Begin(c.session)
 			return true
 		}
-		cl.pause(300 * time.Millisecond)
+		cl.Pause(300 * time.Millisecond)
 	}
 	return false
-}
-
-func (cl *client) id() string {
-	cl.mu.Lock()
-	defer cl.mu.Unlock()
-	return cl.session
 }
 
 // refused reports whether a response says to come again later.
@@ -121,10 +95,10 @@ type asking struct {
 func (cl *client) asks(k int, all *sync.WaitGroup) {
 	po := &cl.plan.Posts[k]
 	name := fmt.Sprintf("%d.%d", cl.n, k)
-	if !cl.pause(time.Duration(po.At)) {
+	if !cl.Pause(time.Duration(po.At)) {
 		return
 	}
-	for try := 1; !cl.over(); try++ {
+	for try := 1; !cl.Over(); try++ {
 		a := &asking{client: cl, r: cl.w.plan.rng("post " + name), po: po, name: name, final: map[string]bool{}, answered: map[string]bool{}, all: all}
 		began := time.Now()
 		c := a.sends(k, try)
@@ -133,7 +107,7 @@ func (cl *client) asks(k int, all *sync.WaitGroup) {
 		}
 		switch {
 		case c == nil || refused(c):
-			cl.pause(between(a.r, 200*time.Millisecond, 2*time.Second))
+			cl.Pause(between(a.r, 200*time.Millisecond, 2*time.Second))
 			continue
 		case c.status == 404:
 			cl.w.judge.forgets(cl)
@@ -170,7 +144,7 @@ func (a *asking) sends(k, try int) *conn {
 		body = "[" + strings.Join(elements, ",") + "]"
 	}
 	a.w.judge.posts(a.requests, a.po.Calls)
-	c := a.post(a.id(), []byte(body))
+	c := a.post(a.Session(), []byte(body))
 	if c == nil {
 		return nil
 	}
@@ -182,7 +156,7 @@ func (a *asking) sends(k, try int) *conn {
 	for l := range a.po.Calls {
 		if d := time.Duration(a.po.Calls[l].Cancel); d > 0 {
 			a.all.Go(func() {
-				if a.pause(d) {
+				if a.Pause(d) {
 					a.cancels(a.requests[l])
 				}
 			})
@@ -205,9 +179,9 @@ func (a *asking) digs(c *conn) {
 
 func (a *asking) cancels(request string) {
 	body := fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%q}}`, request)
-	p, began := a.reach(), time.Now()
+	p, began := a.Reach(), time.Now()
 	a.w.judge.tries(request)
-	if c := a.patient(p.post(a.id(), body)); c != nil && c.begun(a.w.over) && c.status == 202 {
+	if c := a.patient(p.post(a.Session(), body)); c != nil && c.begun(a.w.over) && c.status == 202 {
 		a.w.judge.cancelled(request, p, time.Since(began))
 	}
 }
@@ -230,7 +204,7 @@ func (a *asking) follows(c *conn) {
 	for visits := 0; ; visits++ {
 		ended := a.reads(c, from)
 		switch {
-		case a.over():
+		case a.Over():
 			a.w.judge.hangs(a)
 			return
 		case a.done() && a.r.IntN(3) > 0:
@@ -300,12 +274,12 @@ func (a *asking) takes(e event, from string) {
 // returns resumes the stream, until there is a stream again or nothing remains.
 func (a *asking) returns(visits int) (*conn, string) {
 	refusals, silent := 0, false
-	for !a.over() {
+	for !a.Over() {
 		wait := between(a.r, 10*time.Millisecond, 5*time.Second)
 		if a.r.IntN(12) == 0 && !silent {
 			wait, silent = a.w.plan.silence(a.r), true
 		}
-		if !a.pause(wait) {
+		if !a.Pause(wait) {
 			break
 		}
 		id := a.ids[len(a.ids)-1]
@@ -317,7 +291,7 @@ func (a *asking) returns(visits int) (*conn, string) {
 		}
 		a.w.judge.Note("post %s comes back with %s", a.name, histories.Short(id))
 		began := time.Now()
-		c := a.patient(a.reach().get(a.id(), id))
+		c := a.patient(a.Reach().get(a.Session(), id))
 		if c == nil || !c.begun(a.w.over) || refused(c) {
 			continue
 		}
@@ -381,7 +355,7 @@ func (a *asking) replies(e event, m message) {
 	asked := time.Now()
 	for range times {
 		a.all.Go(func() {
-			if a.pause(time.Duration(q.After)) {
+			if a.Pause(time.Duration(q.After)) {
 				a.says(m, q, st.Size, asked)
 			}
 		})
@@ -390,10 +364,7 @@ func (a *asking) replies(e event, m message) {
 
 // says sends one answer to a question that came at asked until the server takes it.
 func (a *asking) says(m message, q ask, size int, asked time.Time) {
-	a.mu.Lock()
-	a.answers++
-	r := response{To: m.What, N: a.answers, Pad: strings.Repeat("y", size)}
-	a.mu.Unlock()
+	r := response{To: m.What, N: a.NextAnswer(), Pad: strings.Repeat("y", size)}
 	text, err := json.Marshal(r)
 	if err != nil {
 		panic(err)
@@ -406,7 +377,7 @@ func (a *asking) says(m message, q ask, size int, asked time.Time) {
 	began := time.Now()
 	for range 20 {
 		a.w.judge.gives(m.Request, m.What, string(text))
-		c := a.post(a.id(), []byte(body))
+		c := a.post(a.Session(), []byte(body))
 		if c != nil && c.begun(a.w.over) && (c.status == 202 || c.status == 404) {
 			a.w.judge.Note("%s was answered (%d): %d", m.What, r.N, c.status)
 			if c.status == 202 {
@@ -414,7 +385,7 @@ func (a *asking) says(m message, q ask, size int, asked time.Time) {
 			}
 			return
 		}
-		if !a.pause(500 * time.Millisecond) {
+		if !a.Pause(500 * time.Millisecond) {
 			return
 		}
 	}

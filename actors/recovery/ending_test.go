@@ -22,20 +22,20 @@ const (
 
 // deletes ends the session.
 func (cl *client) deletes() {
-	if !cl.pause(time.Duration(cl.plan.Delete)) {
+	if !cl.Pause(time.Duration(cl.plan.Delete)) {
 		return
 	}
 	cl.w.judge.deletes(cl)
-	for !cl.over() {
-		p := cl.reach()
-		c := cl.patient(p.delete(cl.id()))
+	for !cl.Over() {
+		p := cl.Reach()
+		c := cl.patient(p.delete(cl.Session()))
 		if c != nil && c.begun(cl.w.over) && (c.status == 200 || c.status == 404) {
 			if c.status == 200 {
 				cl.w.judge.deleted(cl, p)
 			}
 			return
 		}
-		cl.pause(300 * time.Millisecond)
+		cl.Pause(300 * time.Millisecond)
 	}
 }
 

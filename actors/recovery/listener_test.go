@@ -26,7 +26,7 @@ type ear struct {
 
 // listens keeps the session's standalone stream open until stop is closed.
 func (cl *client) listens(stop chan struct{}) {
-	if !cl.pause(time.Duration(cl.plan.Listen.At)) {
+	if !cl.Pause(time.Duration(cl.plan.Listen.At)) {
 		return
 	}
 	e := &ear{client: cl, stop: stop}
@@ -35,9 +35,9 @@ func (cl *client) listens(stop chan struct{}) {
 		if n := len(e.ids); n > 0 {
 			from = e.ids[n-1]
 		}
-		c := cl.patient(cl.reach().get(cl.id(), from))
+		c := cl.patient(cl.Reach().get(cl.Session(), from))
 		if c == nil || !c.begun(e.stop) || refused(c) {
-			cl.pause(700 * time.Millisecond)
+			cl.Pause(700 * time.Millisecond)
 			continue
 		}
 		switch {
@@ -48,14 +48,14 @@ func (cl *client) listens(stop chan struct{}) {
 			}
 			e.reads(c, from)
 			c.breaks()
-			cl.pause(100 * time.Millisecond)
+			cl.Pause(100 * time.Millisecond)
 		case c.status == 404:
 			cl.w.judge.forgets(cl)
 			return
 		case c.status == 400 || c.status == 204: // it has been replaced, or evicted
 			cl.w.judge.Note("the standalone stream of client %d is over with %s: %d", cl.n, histories.Short(from), c.status)
 			e.ids = nil
-			cl.pause(time.Second)
+			cl.Pause(time.Second)
 		default:
 			cl.w.judge.Fault("a GET with %q was answered with %d %s", histories.Short(from), c.status, c.body)
 			return
@@ -69,7 +69,7 @@ func (e *ear) stopped() bool {
 	case <-e.stop:
 		return true
 	default:
-		return e.over()
+		return e.Over()
 	}
 }
 

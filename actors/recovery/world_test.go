@@ -72,7 +72,7 @@ func (w *world) happen() {
 		harm.Go(func() { w.harm(i, f) })
 	}
 	for i := range w.plan.Clients {
-		cl := &client{w: w, n: i, plan: &w.plan.Clients[i], route: w.plan.rng(fmt.Sprint("route ", i))}
+		cl := &client{histories.NewVisitor(w.reach, w.plan.rng(fmt.Sprint("route ", i)), w.over), w, i, &w.plan.Clients[i]}
 		for k := range cl.plan.Posts {
 			for l := range cl.plan.Posts[k].Calls {
 				w.calls[callName(i, k, l)] = &cl.plan.Posts[k].Calls[l]

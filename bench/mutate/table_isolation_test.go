@@ -22,10 +22,10 @@ var isolation = []mutation{
 		`($v.$key == nil || «!$v.$key.$gone.Load() &&» $now.UnixNano() < $v.$goodUntil.Load())`,
 		``},
 	{"a stream that is silent ends with its token", "actors", "test/spec/auth", "TestSilentStreamsEndWithTheirToken",
-		`«$h.$Contain($a.$Lapse)» $h.$Contain(func() { $a.$Comment($now) })`,
+		`«$h.$Contain($a.$EndIfExpired)» $h.$Contain(func() { $a.$Comment($now) })`,
 		``},
-	{"a stream has no event after its token", "actors/internal/attachment", "", "TestNothingComesAfterUntil",
-		`case $a.$done || $f.$Num < $a.$next «|| $a.$lapsed()»:`,
+	{"a stream has no event after its token", "actors/internal/attachment", "", "TestNothingComesAfterItExpires",
+		`case $a.$done || $f.$Num < $a.$next «|| $a.$endIfExpired()»:`,
 		``},
 
 	// API keys and revocation.

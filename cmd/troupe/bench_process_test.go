@@ -24,7 +24,7 @@ func TestBench(t *testing.T) {
 			}
 			file := filepath.Join(t.TempDir(), "report.json")
 			var stdout, stderr bytes.Buffer
-			args := []string{"bench", p.base + "/mcp", "--scenario", scenario, "--revision", revision, "--rate", "50", "--clients", "20", "--duration", "400ms", "--warm-up", "-1s", "--json", file, "--pid", strconv.Itoa(p.cmd.Process.Pid)}
+			args := []string{"bench", p.base + "/mcp", "--scenario", scenario, "--revision", revision, "--rate", "200", "--clients", "20", "--duration", "100ms", "--warm-up", "-1s", "--json", file, "--pid", strconv.Itoa(p.cmd.Process.Pid)}
 			switch scenario {
 			case "hold", "parked", "streams", "resume":
 				args = append(args, "--count", "20")

@@ -259,7 +259,7 @@ func TestNothingNamesAFormerFlag(t *testing.T) {
 		files++
 		n := 0
 		for line := range strings.Lines(string(text)) {
-			if n++; pattern.MatchString(line) {
+			if n++; strings.Contains(line, "--") && pattern.MatchString(line) {
 				t.Errorf("%s:%d names a flag that serve does not have: %s", path, n, pattern.FindString(line))
 			}
 		}

@@ -70,7 +70,6 @@ type Client struct {
 	revision mcp.Revision // 0 until both sides have agreed
 	session  string       // "" without one
 	last     int64        // the id of the last request
-	server   string       // its name and version, as far as it has said
 }
 
 // Connect agrees with a server on a revision, and begins a session where the revision has sessions. Without a revision in the options it
@@ -105,13 +104,12 @@ func (c *Client) discoverServer(ctx context.Context) (legacy bool, err error) {
 	var d struct {
 		Supported []string `json:"supportedVersions"`
 		Meta      struct {
-			Server mcp.Implementation `json:"io.modelcontextprotocol/serverInfo"`
+			Server mcp.Implementation `json:"io.modelcontextprotocol/serverInfo"` // a malformed one is refused
 		} `json:"_meta"`
 	}
 	if err := json.Unmarshal(result, &d); err != nil {
 		return false, fmt.Errorf("the result of %s: %w", mcp.MethodServerDiscover, err)
 	}
-	c.noteServer(d.Meta.Server)
 	if slices.Contains(d.Supported, mcp.Latest.String()) {
 		return false, nil
 	}
@@ -128,12 +126,11 @@ func (c *Client) initializeSession(ctx context.Context, revision mcp.Revision) e
 	}
 	var settled struct {
 		Version string             `json:"protocolVersion"`
-		Server  mcp.Implementation `json:"serverInfo"`
+		Server  mcp.Implementation `json:"serverInfo"` // a malformed one is refused
 	}
 	if err := json.Unmarshal(result, &settled); err != nil {
 		return fmt.Errorf("the result of %s: %w", mcp.MethodInitialize, err)
 	}
-	c.noteServer(settled.Server)
 	spoken, known := mcp.ParseRevision(settled.Version)
 	if !known || c.o.Revision != 0 && spoken != c.o.Revision || spoken.Stateless() {
 		c.Close()
@@ -147,15 +144,8 @@ func (c *Client) initializeSession(ctx context.Context, revision mcp.Revision) e
 	return c.sendMessage(ctx, body, mcp.NotifyInitialized)
 }
 
-func (c *Client) noteServer(server mcp.Implementation) {
-	c.server = strings.TrimSpace(server.Name + " " + server.Version)
-}
-
 // Revision is the revision that both sides speak.
 func (c *Client) Revision() mcp.Revision { return c.revision }
-
-// Server is what the server calls itself, with its version; "" if it does not say.
-func (c *Client) Server() string { return c.server }
 
 // farewell bounds what is said to a server at the end.
 const farewell = 2 * time.Second

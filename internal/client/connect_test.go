@@ -156,6 +156,7 @@ func TestBadServers(t *testing.T) {
 		"nothing":                 {write(202, "", ""), "no answer of MCP: 202 Accepted"},
 		"another answer":          {write(200, "application/json", `{"jsonrpc":"2.0","id":777,"result":{}}`), "an answer to another request"},
 		"a result that is a list": {write(200, "application/json", `{"jsonrpc":"2.0","id":1,"result":[]}`), "the result of server/discover: json: cannot unmarshal array"},
+		"a server without a name": {write(200, "application/json", `{"jsonrpc":"2.0","id":1,"result":{"supportedVersions":["2026-07-28"],"_meta":{"io.modelcontextprotocol/serverInfo":"x"}}}`), "the result of server/discover: json: cannot unmarshal string"},
 		"an endless page":         {endless("text/html", "<p>"), "no answer of MCP: 200 OK, text/html, more than 65536 bytes: <p>xxx"},
 		"endless JSON":            {endless("application/json", `{"result":"`), "no answer of MCP: 200 OK, application/json, more than 16777216 bytes"},
 		"an endless event":        {endless("text/event-stream", "data: "), "an event of more than 16777216 bytes"},
@@ -183,6 +184,9 @@ func TestBadServers(t *testing.T) {
 				_, err := Connect(t.Context(), o)
 				if err == nil || !strings.Contains(err.Error(), tt.want) {
 					t.Errorf("it fails with %v, want %s", err, tt.want)
+				}
+				if again := strings.Contains(err.Error(), "gave up"); again != strings.Contains(tt.want, "gave up") {
+					t.Errorf("it was tried again %v: %v", again, err)
 				}
 				if len(err.Error()) > 1000 {
 					t.Errorf("the error has %d bytes", len(err.Error()))

@@ -52,6 +52,9 @@ func (s *stream) readConnection(ctx context.Context, body io.ReadCloser) (*messa
 	for {
 		e, err := events.Next()
 		if err != nil {
+			if _, ok := errors.AsType[eventstream.SizeError](err); ok { // it is as large on the next connection
+				s.fault = err
+			}
 			return nil, err
 		}
 		if e.ID != "" {

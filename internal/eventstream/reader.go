@@ -35,7 +35,7 @@ type Reader struct {
 // NewReader returns a reader of a stream whose events have at most so many bytes each.
 func NewReader(r io.Reader, most int) *Reader { return &Reader{rd: bufio.NewReader(r), most: most} }
 
-// Next returns the next event, or why there is none: [io.EOF] at the end of the stream, an error for an event that is too large, or the
+// Next returns the next event, or why there is none: [io.EOF] at the end of the stream, a [SizeError], or the
 // error of the underlying reader. An event that the stream ends within is none. Comments are counted, and unknown fields are skipped, as is a name without anything else.
 func (r *Reader) Next() (Event, error) {
 	var e Event
@@ -64,7 +64,7 @@ func (r *Reader) Next() (Event, error) {
 				r.data = append(r.data, '\n')
 			}
 			if len(r.data)+len(value) > r.most {
-				return Event{}, r.tooLarge()
+				return Event{}, SizeError(r.most)
 			}
 			r.data = append(r.data, value...)
 			begun = true
@@ -96,12 +96,14 @@ func (r *Reader) readLine() ([]byte, error) {
 				continue
 			}
 		}
-		end := bytes.IndexAny(part, "\r\n")
-		if end < 0 {
-			end = len(part)
+		end := len(part)
+		for _, mark := range []byte("\n\r") { // one at a time, which takes many bytes at once
+			if i := bytes.IndexByte(part[:end], mark); i >= 0 {
+				end = i
+			}
 		}
 		if len(r.line)+end > r.most {
-			return nil, r.tooLarge()
+			return nil, SizeError(r.most)
 		}
 		r.line = append(r.line, part[:end]...)
 		if end == len(part) {
@@ -114,4 +116,7 @@ func (r *Reader) readLine() ([]byte, error) {
 	}
 }
 
-func (r *Reader) tooLarge() error { return fmt.Errorf("an event of more than %d bytes", r.most) }
+// SizeError reports an event of more bytes than it says.
+type SizeError int
+
+func (e SizeError) Error() string { return fmt.Sprintf("an event of more than %d bytes", int(e)) }

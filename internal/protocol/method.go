@@ -20,6 +20,17 @@ const (
 	KindNotification
 )
 
+// Rerun says whether a request to the server may run a second time, where a crash has cut the
+// first run short.
+type Rerun uint8
+
+// The decisions. A row that decides nothing is a message that no handler runs.
+const (
+	RerunSafe  Rerun = iota + 1 // it reads, or changes nothing that it has not changed before
+	RerunNever                  // a second run may do harm
+	RerunTool                   // the tool that it calls decides
+)
+
 // Route is one way in which a method may travel: in which revisions, and which capability it needs
 // there. Of several capabilities the one that the revision knows counts; if it knows none of them,
 // none is needed.
@@ -43,6 +54,8 @@ type Method struct {
 	// Task is the capability that the receiver must declare before the request may ask to
 	// become a task; [mcp.CapNone] if it never may.
 	Task mcp.Capability
+	// Rerun is decided for each request that travels to the server.
+	Rerun Rerun
 }
 
 // MethodCount is the number of methods in the table.
@@ -118,36 +131,36 @@ func only(r mcp.Revision, needs ...mcp.Capability) Route {
 // requests. sampling/createMessage, roots/list and elicitation/create remain only as questions
 // inside a result, which are no messages, so their spans end before it.
 var methodTable = [MethodCount]Method{
-	{Name: mcp.MethodInitialize, Kind: KindRequest, ToServer: legacy(), ToClient: never, Progress: true},
-	{Name: mcp.MethodPing, Kind: KindRequest, ToServer: legacy(), ToClient: legacy(), Cancellable: true, Progress: true},
-	{Name: mcp.MethodServerDiscover, Kind: KindRequest, ToServer: since(mcp.Revision20260728), Cancellable: true, Progress: true},
+	{Name: mcp.MethodInitialize, Kind: KindRequest, Rerun: RerunSafe, ToServer: legacy(), ToClient: never, Progress: true},
+	{Name: mcp.MethodPing, Kind: KindRequest, Rerun: RerunSafe, ToServer: legacy(), ToClient: legacy(), Cancellable: true, Progress: true},
+	{Name: mcp.MethodServerDiscover, Kind: KindRequest, Rerun: RerunSafe, ToServer: since(mcp.Revision20260728), Cancellable: true, Progress: true},
 
-	{Name: mcp.MethodToolsList, Kind: KindRequest, ToServer: always(CapTools), Cancellable: true, Progress: true},
-	{Name: mcp.MethodToolsCall, Kind: KindRequest, ToServer: always(CapTools), Cancellable: true, Progress: true, Task: CapTasksToolsCall},
-	{Name: mcp.MethodPromptsList, Kind: KindRequest, ToServer: always(CapPrompts), Cancellable: true, Progress: true},
-	{Name: mcp.MethodPromptsGet, Kind: KindRequest, ToServer: always(CapPrompts), Cancellable: true, Progress: true},
-	{Name: mcp.MethodResourcesList, Kind: KindRequest, ToServer: always(CapResources), Cancellable: true, Progress: true},
-	{Name: mcp.MethodResourcesTemplatesList, Kind: KindRequest, ToServer: always(CapResources), Cancellable: true, Progress: true},
-	{Name: mcp.MethodResourcesRead, Kind: KindRequest, ToServer: always(CapResources), Cancellable: true, Progress: true},
-	{Name: mcp.MethodResourcesSubscribe, Kind: KindRequest, ToServer: legacy(CapResourcesSubscribe), Cancellable: true, Progress: true},
-	{Name: mcp.MethodResourcesUnsubscribe, Kind: KindRequest, ToServer: legacy(CapResourcesSubscribe), Cancellable: true, Progress: true},
-	{Name: mcp.MethodSubscriptionsListen, Kind: KindRequest, ToServer: since(mcp.Revision20260728), Cancellable: true, Progress: true},
-	{Name: mcp.MethodSkillsList, Kind: KindRequest, ToServer: always(CapSkills), Cancellable: true, Progress: true},
-	{Name: mcp.MethodSkillsGet, Kind: KindRequest, ToServer: always(CapSkills), Cancellable: true, Progress: true},
-	{Name: mcp.MethodResourcesDirectoryRead, Kind: KindRequest, ToServer: always(CapSkills), Cancellable: true, Progress: true},
-	{Name: mcp.MethodCompletionComplete, Kind: KindRequest, ToServer: always(CapCompletions), Cancellable: true, Progress: true},
-	{Name: mcp.MethodLoggingSetLevel, Kind: KindRequest, ToServer: legacy(CapLogging), Cancellable: true, Progress: true},
+	{Name: mcp.MethodToolsList, Kind: KindRequest, Rerun: RerunSafe, ToServer: always(CapTools), Cancellable: true, Progress: true},
+	{Name: mcp.MethodToolsCall, Kind: KindRequest, Rerun: RerunTool, ToServer: always(CapTools), Cancellable: true, Progress: true, Task: CapTasksToolsCall},
+	{Name: mcp.MethodPromptsList, Kind: KindRequest, Rerun: RerunSafe, ToServer: always(CapPrompts), Cancellable: true, Progress: true},
+	{Name: mcp.MethodPromptsGet, Kind: KindRequest, Rerun: RerunSafe, ToServer: always(CapPrompts), Cancellable: true, Progress: true},
+	{Name: mcp.MethodResourcesList, Kind: KindRequest, Rerun: RerunSafe, ToServer: always(CapResources), Cancellable: true, Progress: true},
+	{Name: mcp.MethodResourcesTemplatesList, Kind: KindRequest, Rerun: RerunSafe, ToServer: always(CapResources), Cancellable: true, Progress: true},
+	{Name: mcp.MethodResourcesRead, Kind: KindRequest, Rerun: RerunSafe, ToServer: always(CapResources), Cancellable: true, Progress: true},
+	{Name: mcp.MethodResourcesSubscribe, Kind: KindRequest, Rerun: RerunSafe, ToServer: legacy(CapResourcesSubscribe), Cancellable: true, Progress: true},
+	{Name: mcp.MethodResourcesUnsubscribe, Kind: KindRequest, Rerun: RerunSafe, ToServer: legacy(CapResourcesSubscribe), Cancellable: true, Progress: true},
+	{Name: mcp.MethodSubscriptionsListen, Kind: KindRequest, Rerun: RerunSafe, ToServer: since(mcp.Revision20260728), Cancellable: true, Progress: true},
+	{Name: mcp.MethodSkillsList, Kind: KindRequest, Rerun: RerunSafe, ToServer: always(CapSkills), Cancellable: true, Progress: true},
+	{Name: mcp.MethodSkillsGet, Kind: KindRequest, Rerun: RerunSafe, ToServer: always(CapSkills), Cancellable: true, Progress: true},
+	{Name: mcp.MethodResourcesDirectoryRead, Kind: KindRequest, Rerun: RerunSafe, ToServer: always(CapSkills), Cancellable: true, Progress: true},
+	{Name: mcp.MethodCompletionComplete, Kind: KindRequest, Rerun: RerunSafe, ToServer: always(CapCompletions), Cancellable: true, Progress: true},
+	{Name: mcp.MethodLoggingSetLevel, Kind: KindRequest, Rerun: RerunNever, ToServer: legacy(CapLogging), Cancellable: true, Progress: true},
 
 	{Name: mcp.MethodSamplingCreateMessage, Kind: KindRequest, ToClient: legacy(mcp.CapClientSampling), Cancellable: true, Progress: true, Task: mcp.CapClientTasksSampling},
 	{Name: mcp.MethodRootsList, Kind: KindRequest, ToClient: legacy(mcp.CapClientRoots), Cancellable: true, Progress: true},
 	// Each mode also has a capability of its own: see CapClientElicitationForm.
 	{Name: mcp.MethodElicitationCreate, Kind: KindRequest, ToClient: Route{Span{mcp.Revision20250618, mcp.LatestLegacy}, []mcp.Capability{mcp.CapClientElicitation}}, Cancellable: true, Progress: true, Task: mcp.CapClientTasksElicitation},
 
-	{Name: mcp.MethodTasksGet, Kind: KindRequest, ToServer: since(mcp.Revision20251125, CapTasks, CapTasksExtension), ToClient: only(mcp.Revision20251125, mcp.CapClientTasks), Cancellable: true},
-	{Name: mcp.MethodTasksResult, Kind: KindRequest, ToServer: only(mcp.Revision20251125, CapTasks), ToClient: only(mcp.Revision20251125, mcp.CapClientTasks), Cancellable: true},
-	{Name: mcp.MethodTasksList, Kind: KindRequest, ToServer: only(mcp.Revision20251125, CapTasksList), ToClient: only(mcp.Revision20251125, mcp.CapClientTasksList), Cancellable: true, Progress: true},
-	{Name: mcp.MethodTasksCancel, Kind: KindRequest, ToServer: since(mcp.Revision20251125, CapTasksCancel, CapTasksExtension), ToClient: only(mcp.Revision20251125, mcp.CapClientTasksCancel), Cancellable: true},
-	{Name: mcp.MethodTasksUpdate, Kind: KindRequest, ToServer: since(mcp.Revision20260728, CapTasksExtension), Cancellable: true},
+	{Name: mcp.MethodTasksGet, Kind: KindRequest, Rerun: RerunSafe, ToServer: since(mcp.Revision20251125, CapTasks, CapTasksExtension), ToClient: only(mcp.Revision20251125, mcp.CapClientTasks), Cancellable: true},
+	{Name: mcp.MethodTasksResult, Kind: KindRequest, Rerun: RerunSafe, ToServer: only(mcp.Revision20251125, CapTasks), ToClient: only(mcp.Revision20251125, mcp.CapClientTasks), Cancellable: true},
+	{Name: mcp.MethodTasksList, Kind: KindRequest, Rerun: RerunSafe, ToServer: only(mcp.Revision20251125, CapTasksList), ToClient: only(mcp.Revision20251125, mcp.CapClientTasksList), Cancellable: true, Progress: true},
+	{Name: mcp.MethodTasksCancel, Kind: KindRequest, Rerun: RerunSafe, ToServer: since(mcp.Revision20251125, CapTasksCancel, CapTasksExtension), ToClient: only(mcp.Revision20251125, mcp.CapClientTasksCancel), Cancellable: true},
+	{Name: mcp.MethodTasksUpdate, Kind: KindRequest, Rerun: RerunSafe, ToServer: since(mcp.Revision20260728, CapTasksExtension), Cancellable: true},
 
 	{Name: mcp.NotifyInitialized, Kind: KindNotification, ToServer: legacy()},
 	// Since 2026-07-28 a server cancels only a listen request, and only over stdio.

@@ -134,6 +134,9 @@ func TestMethodTable(t *testing.T) {
 		if m.Kind == protocol.KindNotification && (m.Cancellable || m.Progress || m.Task != mcp.CapNone) {
 			t.Errorf("%s: got a notification that is cancelled, reports or becomes a task", m.Name)
 		}
+		if decided := m.Rerun != 0; decided != (m.Kind == protocol.KindRequest && m.ToServer.Since != 0) {
+			t.Errorf("%s: it is decided %v whether it may run again, which requests to the server need, and nothing else", m.Name, decided)
+		}
 		if m.Cancellable != (m.Kind == protocol.KindRequest && m.Name != mcp.MethodInitialize) {
 			t.Errorf("%s: got cancellable %v", m.Name, m.Cancellable)
 		}

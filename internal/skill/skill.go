@@ -23,8 +23,8 @@ import (
 	"github.com/troupe-run/troupe/internal/limits"
 )
 
-// Main is the file that makes a directory a skill.
-const Main = "SKILL.md"
+// MainFile is the file that makes a directory a skill.
+const MainFile = "SKILL.md"
 
 // File is one file of a skill.
 type File struct {
@@ -52,14 +52,14 @@ func Read(fsys fs.FS, dir string) (skills []Skill, odd []error, err error) {
 		return nil, nil, err
 	}
 	for _, f := range files {
-		if path.Base(f.Path) != Main {
+		if path.Base(f.Path) != MainFile {
 			continue
 		}
 		s, err := skillOf(f, files)
 		switch {
 		case err == nil:
 			skills = append(skills, s)
-		case f.Path == Main:
+		case f.Path == MainFile:
 			return nil, nil, fmt.Errorf("%s: %w", path.Join(dir, f.Path), err)
 		default:
 			odd = append(odd, fmt.Errorf("%s: %w", path.Join(dir, f.Path), err))
@@ -67,7 +67,7 @@ func Read(fsys fs.FS, dir string) (skills []Skill, odd []error, err error) {
 	}
 	slices.SortFunc(skills, func(a, b Skill) int { return strings.Compare(a.Dir, b.Dir) })
 	if len(skills) == 0 || skills[0].Dir != "" {
-		return nil, nil, fmt.Errorf("the directory has no %s", Main)
+		return nil, nil, fmt.Errorf("the directory has no %s", MainFile)
 	}
 	return skills, odd, nil
 }
@@ -173,7 +173,7 @@ func skillOf(main File, all []File) (Skill, error) {
 	if most := limits.SkillFrontmatter.Value(); len(text) > most {
 		return Skill{}, fmt.Errorf("its frontmatter has %d bytes, and may have %d", len(text), most)
 	}
-	s := Skill{Dir: strings.TrimSuffix(strings.TrimSuffix(main.Path, Main), "/")}
+	s := Skill{Dir: strings.TrimSuffix(strings.TrimSuffix(main.Path, MainFile), "/")}
 	if s.Frontmatter, err = toJSON(text); err != nil {
 		return Skill{}, fmt.Errorf("its frontmatter: %w", err)
 	}

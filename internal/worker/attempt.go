@@ -40,13 +40,13 @@ type Attempt struct {
 	began        time.Time     // of a call that became a task
 
 	// Only the actor of the task uses the fields below.
-	work     *given
+	work     *assignment
 	wake     chan struct{} // closed when a handler that waits goes on; nil if it does not wait
 	returned atomic.Bool   // the handler has, which is said under the turn
 }
 
 // newAttempt makes the attempt whose beginning was sent to the store at began, in unix nanoseconds.
-func newAttempt(s *serving, key Key, k known, w *given, req Request, began int64) *Attempt {
+func newAttempt(s *serving, key Key, k known, w *assignment, req Request, began int64) *Attempt {
 	p, r := s.p, &k.rec
 	a := &Attempt{Key: key, Revision: r.Revision, Number: r.Attempt, Request: req, p: p, s: s, method: r.Method, name: r.Name, expires: r.Expires(), mayHaveSteps: k.epoch > 1, endSuspicion: func() {}, asks: make(chan struct{}, 1), work: w}
 	a.charge = chargeFor(key, r, 0)
@@ -59,18 +59,23 @@ func newAttempt(s *serving, key Key, k known, w *given, req Request, began int64
 	return a
 }
 
-// enterActor gives an attempt to the actor of its task. w is the work that is looked at no more,
-// nil for an adopted one.
-func (a *Attempt) enterActor(w *given) {
+// enterActor gives an attempt, whose record is stored, to the actor of its task, and reports whether
+// it is there. w is the work that is looked at no more, nil for an adopted one. If the actor panics,
+// or has ended since the record was stored, the task is not left behind: its work was stored before
+// the record, nobody keeps it now, and so it comes again.
+func (a *Attempt) enterActor(w *assignment) (entered bool) {
 	m := &opened{w: w, a: a}
 	m.Init()
 	t := a.p.actors.tellActor(a.Key, m)
-	if m.Wait(); m.err != nil { // it has panicked, and the work comes again
+	if m.Wait(); m.err != nil {
 		a.actor = t
+		a.left.Store(true)
+		a.expiry.Stop()
 		a.cancel(ErrTakenOver)
 		a.endSuspicion()
 		a.work.freePlace()
 	}
+	return m.err == nil
 }
 
 // Again reports whether there may have been an earlier attempt, whether it was lost or given back.

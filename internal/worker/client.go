@@ -10,7 +10,7 @@ import (
 
 // editRecord changes the record of a task for its client, if edit says that it has changed.
 func (p *Pool) editRecord(ctx context.Context, key Key, edit func(r *task.Record) (changed bool, err error)) (Snapshot, error) {
-	for {
+	for b := (backoff{}); ; {
 		r, rev, err := p.readForClient(ctx, key)
 		if errors.Is(err, store.ErrNotFound) {
 			return Snapshot{}, ErrUnknown
@@ -24,6 +24,9 @@ func (p *Pool) editRecord(ctx context.Context, key Key, edit func(r *task.Record
 		next, err := p.putRecord(ctx, key, &r, rev)
 		switch {
 		case errors.Is(err, store.ErrConflict):
+			if !b.sleep(ctx) {
+				return Snapshot{}, context.Cause(ctx)
+			}
 		case errors.Is(err, store.ErrNotFound):
 			return Snapshot{}, ErrUnknown
 		default:

@@ -25,7 +25,7 @@ func (p *Pool) Adopt(ctx context.Context, n NewTask) (_ *Attempt, made Snapshot,
 	if !p.holdEnd() {
 		return nil, Snapshot{}, ErrClosing
 	}
-	w := &given{Work: noWork{}, s: s, who: principalOf(n.Tenant, clientToken(n.From))}
+	w := &assignment{Work: noWork{}, s: s, who: principalOf(n.Tenant, clientToken(n.From))}
 	if !p.places.TakePlace(w.who, n.Ending) {
 		p.running.Done()
 		return nil, Snapshot{}, ErrNoPlace

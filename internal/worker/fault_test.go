@@ -189,6 +189,27 @@ func TestAnUnknownWriteIsFoundOut(t *testing.T) {
 	})
 }
 
+// TestARecordThatKeepsChanging: an attempt that cannot begin for a minute, as others change the record, asks ever more
+// seldom, and begins afterwards.
+func TestARecordThatKeepsChanging(t *testing.T) {
+	withFaults(t, func(t *testing.T, h *house, s *faulty) {
+		tries, over := 0, time.Now().Add(time.Minute)
+		s.update = func(ctx context.Context, key string, data []byte, rev uint64, ttl time.Duration) (uint64, error) {
+			if tries++; time.Now().Before(over) {
+				return 0, store.ErrConflict
+			}
+			return s.Store.Update(ctx, key, data, rev, ttl)
+		}
+		h.handle(func(context.Context, *worker.Attempt) worker.Result { return done(`{}`) })
+		key := h.create(`{}`)
+		time.Sleep(2 * time.Minute)
+		h.good(key, 1)
+		if tries > 200 {
+			t.Errorf("it asked %d times", tries)
+		}
+	})
+}
+
 // TestTwoAnswersAtOnce have two work messages for one task, one of which begins an attempt.
 func TestTwoAnswersAtOnce(t *testing.T) {
 	withFaults(t, func(t *testing.T, h *house, s *faulty) {

@@ -104,7 +104,7 @@ type Pool struct {
 	followers
 	actors    taskActors
 	books     books
-	places    *quota.Places[*given]
+	places    *quota.Places[*assignment]
 	suspects  suspects
 	comparing sync.Once    // starts the comparer, with the first service
 	parked    atomic.Int64 // handlers that wait here for their clients
@@ -125,7 +125,7 @@ func NewPool(c Config) *Pool {
 	p := &Pool{
 		Config:   c,
 		services: services{kernel.NewDirectory[string, *serving]()},
-		places:   quota.NewPlaces[*given](c.Running, c.roomInLines()),
+		places:   quota.NewPlaces[*assignment](c.Running, c.roomInLines()),
 		books:    books{c.Ledger, quota.NewCensus[Key, taskCharges](c.PerPrincipal, c.PerNode)},
 		suspects: make(suspects, mostSuspects),
 	}

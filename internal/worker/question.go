@@ -99,7 +99,7 @@ func (a *Attempt) parkHandler() error {
 }
 
 // resumeHandler has a handler go on that waited, by work that has a place.
-func (a *Attempt) resumeHandler(work *given) {
+func (a *Attempt) resumeHandler(work *assignment) {
 	a.work = work
 	close(a.wake)
 	a.wake = nil

@@ -132,7 +132,7 @@ func (s *serving) assignWork(w Work) {
 	p := s.p
 	tenant, id, from := w.Of()
 	key := Key{tenant, s.ID, id}
-	g := &given{Work: w, s: s, key: key, who: principalOf(tenant, from)}
+	g := &assignment{Work: w, s: s, key: key, who: principalOf(tenant, from)}
 	g.kept.Store(time.Now().UnixNano())
 	_ = s.Post(workCame{key})
 	if p.Shared && p.Store.Suspended() { // a newer process has this one's name, or the others take it for dead
@@ -209,7 +209,7 @@ func (s *serving) runQueue() {
 
 // releaseLines has the work of a server that was unmounted wait here no more.
 func (s *serving) releaseLines() {
-	for _, g := range s.p.places.TakeOut(func(g *given) bool { return g.s == s }) {
+	for _, g := range s.p.places.TakeOut(func(g *assignment) bool { return g.s == s }) {
 		_ = g.Later(0)
 	}
 }

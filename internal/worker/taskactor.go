@@ -18,11 +18,11 @@ type taskActor struct {
 	p   *Pool
 	key Key
 
-	offer    *offer     // work that is being made here; nil: none is
-	opening  *given     // work that is looked at; nil: none is
-	pending  *opening   // what asks to look at it, and waits for the record; nil: nothing does
-	revoked  bool       // the client has cancelled the task while its work was looked at
-	attempts []*Attempt // that have not concluded: the newest, last, may have the task
+	offer    *offer      // work that is being made here; nil: none is
+	opening  *assignment // work that is looked at; nil: none is
+	pending  *opening    // what asks to look at it, and waits for the record; nil: nothing does
+	revoked  bool        // the client has cancelled the task while its work was looked at
+	attempts []*Attempt  // that have not concluded: the newest, last, may have the task
 
 	checking   bool // the record is being read, to see whether another process has changed it
 	checkAgain bool // it may have been changed since
@@ -43,7 +43,7 @@ type (
 	// mount.
 	opening struct {
 		answered
-		w         *given
+		w         *assignment
 		granted   bool
 		stopTimer func() // nil: it does not wait
 	}
@@ -53,7 +53,7 @@ type (
 	matching struct {
 		answered
 		a    *Attempt // nil: the newest, if there is one
-		w    *given
+		w    *assignment
 		r    *task.Record
 		fate fate
 	}
@@ -61,20 +61,20 @@ type (
 	resumed struct {
 		answered
 		a *Attempt
-		w *given
+		w *assignment
 	}
 	// returning says that a handler has returned: from here on it neither parks nor resumes.
 	returning struct {
 		answered
 		a      *Attempt
 		parked bool
-		work   *given
+		work   *assignment
 	}
 	// opened says what became of work: a is the attempt that has begun, nil if none has. w is nil
 	// for an adopted one.
 	opened struct {
 		answered
-		w *given
+		w *assignment
 		a *Attempt
 	}
 	// concluded says that an attempt is over. Its sender waits until the place is given back.
@@ -195,10 +195,11 @@ func (t *taskActor) Failed(m any, last bool) {
 		m.Refused(errBroken)
 	}
 	switch m := m.(type) {
-	case *opened:
-		if m.w == t.opening {
-			t.opening, t.revoked = nil, false
-		}
+	case *opening:
+		t.closeOpening(m.w)
+	case *opened: // its sender gives the attempt up
+		t.closeOpening(m.w)
+		t.attempts = slices.DeleteFunc(t.attempts, func(a *Attempt) bool { return a == m.a })
 	case offerSettled, recordWaited:
 		t.refuseOpening()
 	}
@@ -245,10 +246,10 @@ func (t *taskActor) openWork(m *opening) {
 // grantOpening lets work be looked at that has waited for its record.
 func (t *taskActor) grantOpening() {
 	if m := t.pending; m != nil {
-		t.pending, m.granted = nil, true
 		if m.stopTimer != nil {
 			m.stopTimer()
 		}
+		t.pending, m.granted = nil, true // last: after a panic it is refused
 		m.Done()
 	}
 }
@@ -256,7 +257,7 @@ func (t *taskActor) grantOpening() {
 // refuseOpening has work come again that waits for its record, after a panic.
 func (t *taskActor) refuseOpening() {
 	if m := t.pending; m != nil {
-		t.pending, t.opening, t.revoked = nil, nil, false
+		t.closeOpening(m.w)
 		m.Refused(errBroken)
 	}
 }
@@ -299,10 +300,15 @@ func (t *taskActor) endOpening(m *opened) {
 			m.a.cancel(ErrCancelled)
 		}
 	}
-	if m.w == t.opening {
-		t.opening, t.revoked = nil, false
-	}
+	t.closeOpening(m.w)
 	m.Done()
+}
+
+// closeOpening ends the look at work, if it is that work which is looked at.
+func (t *taskActor) closeOpening(w *assignment) {
+	if w == t.opening {
+		t.opening, t.pending, t.revoked = nil, nil, false
+	}
 }
 
 // removeAttempt forgets an attempt that is over, and gives its place back.

@@ -106,15 +106,3 @@ func Closed(c <-chan struct{}) bool {
 		return false
 	}
 }
-
-// Pause waits for d. It returns false if the history is over first.
-func Pause(d time.Duration, over <-chan struct{}) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-over:
-		return false
-	}
-}

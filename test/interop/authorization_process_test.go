@@ -3,11 +3,11 @@ package interop
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -269,29 +269,8 @@ func (c *authClient) checkStep(t *testing.T, step, text string) {
 // driveAuthorization runs npm/auth/client.mjs with a release, and reports its output as tests.
 func driveAuthorization(t *testing.T, s *site, release string, clients ...authClient) {
 	t.Helper()
-	settings, err := json.Marshal(map[string]any{"modules": s.modules, "sdk": release, "issuer": s.issuer, "http": s.endpoint, "clients": clients})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*patience)
-	defer cancel()
-	node := exec.CommandContext(ctx, "node", filepath.Join("npm", "auth", "client.mjs"), string(settings))
-	var stderr bytes.Buffer
-	node.Stderr = &stderr
-	out, err := node.Output()
-	came, done := make(map[string]bool), false
-	for line := range bytes.Lines(out) {
-		var l struct {
-			Name, Step, Text, Error string
-			Done                    bool
-		}
-		if err := json.Unmarshal(line, &l); err != nil {
-			t.Errorf("it writes %s", line)
-			continue
-		}
-		if done = l.Done; done {
-			continue
-		}
+	came := make(map[string]bool)
+	runScript(t, func(l struct{ Name, Step, Text, Error string }, _ io.Writer) {
 		came[l.Name+"/"+l.Step] = true
 		t.Run(l.Name+"/"+l.Step, func(t *testing.T) {
 			if l.Error != "" {
@@ -303,16 +282,13 @@ func driveAuthorization(t *testing.T, s *site, release string, clients ...authCl
 				}
 			}
 		})
-	}
+	}, "node", filepath.Join("npm", "auth", "client.mjs"), asJSON(map[string]any{"modules": s.modules, "sdk": release, "issuer": s.issuer, "http": s.endpoint, "clients": clients}))
 	for _, c := range clients {
 		for _, step := range c.Steps {
 			if !came[c.Name+"/"+step] {
 				t.Errorf("%s did not come to the step %s", c.Name, step)
 			}
 		}
-	}
-	if err != nil || !done {
-		t.Errorf("node ends with %v, all done %t, and says %s", err, done, &stderr)
 	}
 }
 

@@ -3,14 +3,12 @@
 package interop
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
-	"os/exec"
 	"sync"
 	"testing"
 	"time"
@@ -21,42 +19,13 @@ import (
 // callProgram has a program make calls, with settings as JSON: see npm/long.mjs and python/long.py.
 func callProgram(t *testing.T, all []*caller, settings map[string]any, command string, args ...string) {
 	settings["calls"] = all
-	text, err := json.Marshal(settings)
-	if err != nil {
-		t.Error(err)
-		return
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), lasting)
-	defer cancel()
-	client := exec.CommandContext(ctx, command, append(args, string(text))...)
-	var stderr bytes.Buffer
-	client.Stderr = &stderr
-	out, err := client.StdoutPipe()
-	if err != nil {
-		t.Error(err)
-		return
-	}
-	if err := client.Start(); err != nil {
-		t.Error(err)
-		return
-	}
-	done := false
-	for lines := bufio.NewScanner(out); lines.Scan(); {
-		var s said
-		if err := json.Unmarshal(lines.Bytes(), &s); err != nil {
-			t.Errorf("it writes %s", lines.Bytes())
-			continue
-		}
-		done = done || s.Done
+	runQuietly(t, func(s said, _ io.Writer) {
 		for _, c := range all {
 			if c.Name == s.Name {
 				c.hear(s)
 			}
 		}
-	}
-	if err := client.Wait(); err != nil || !done || stderr.Len() > 0 {
-		t.Errorf("%s ends with %v, all done %t, and says %s", command, err, done, &stderr)
-	}
+	}, command, append(args, asJSON(settings))...)
 }
 
 // callGo has the Go SDK make calls.

@@ -3,10 +3,7 @@
 package interop
 
 import (
-	"bytes"
-	"context"
-	"encoding/json"
-	"os/exec"
+	"io"
 	"path/filepath"
 	"testing"
 )
@@ -36,37 +33,16 @@ func TestStreamsOfSDKAcrossExpiry(t *testing.T) {
 
 // driveExpiry runs npm/expiry.mjs with a release, and reports its output as tests.
 func (s *site) driveExpiry(t *testing.T, release string, clients []expiringClient) {
-	settings, err := json.Marshal(map[string]any{"modules": s.modules, "sdk": release, "issuer": s.issuer, "http": s.endpoint, "clients": clients})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*patience)
-	defer cancel()
-	node := exec.CommandContext(ctx, "node", filepath.Join("npm", "expiry.mjs"), string(settings))
-	var stderr bytes.Buffer
-	node.Stderr = &stderr
-	out, err := node.Output()
-	came, done := 0, false
-	for line := range bytes.Lines(out) {
-		var l struct {
-			Name, Error string
-			Done        bool
-		}
-		if err := json.Unmarshal(line, &l); err != nil {
-			t.Errorf("it writes %s", line)
-			continue
-		}
-		if done = l.Done; done {
-			continue
-		}
+	came := 0
+	runQuietly(t, func(l struct{ Name, Error string }, _ io.Writer) {
 		came++
 		t.Run(l.Name, func(t *testing.T) {
 			if l.Error != "" {
 				t.Error(l.Error)
 			}
 		})
-	}
-	if err != nil || !done || came != len(clients) || stderr.Len() > 0 {
-		t.Errorf("node ends with %v, all done %t, tells of %d clients, and says %s", err, done, came, &stderr)
+	}, "node", filepath.Join("npm", "expiry.mjs"), asJSON(map[string]any{"modules": s.modules, "sdk": release, "issuer": s.issuer, "http": s.endpoint, "clients": clients}))
+	if came != len(clients) {
+		t.Errorf("it tells of %d clients of %d", came, len(clients))
 	}
 }

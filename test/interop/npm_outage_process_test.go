@@ -3,12 +3,7 @@
 package interop
 
 import (
-	"bufio"
-	"bytes"
-	"context"
-	"encoding/json"
 	"io"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -29,38 +24,13 @@ func outliveTypeScript(t *testing.T, endpoint, modules, release string, o *outag
 	for _, p := range pastimes {
 		tasks = append(tasks, task{p.name, p.tool, p.args, p.result})
 	}
-	settings, err := json.Marshal(map[string]any{"modules": modules, "sdk": release, "http": endpoint, "pastimes": tasks})
-	if err != nil {
-		t.Fatal(err)
+	type line struct {
+		Connected, Busy bool
+		Feature, Error  string
+		Resolved        int64
+		Returned        []int64
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*patience)
-	defer cancel()
-	node := exec.CommandContext(ctx, "node", filepath.Join("npm", "outage.mjs"), string(settings))
-	var stderr bytes.Buffer
-	node.Stderr = &stderr
-	in, err := node.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := node.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := node.Start(); err != nil {
-		t.Fatal(err)
-	}
-	done := false
-	for lines := bufio.NewScanner(out); lines.Scan(); {
-		var l struct {
-			Connected, Busy, Done bool
-			Feature, Error        string
-			Resolved              int64
-			Returned              []int64
-		}
-		if err := json.Unmarshal(lines.Bytes(), &l); err != nil {
-			t.Errorf("it writes %s", lines.Bytes())
-			continue
-		}
+	runQuietly(t, func(l line, to io.Writer) {
 		answer := ""
 		switch {
 		case l.Connected:
@@ -71,8 +41,6 @@ func outliveTypeScript(t *testing.T, endpoint, modules, release string, o *outag
 			busy()
 			<-o.back
 			answer = "back\n"
-		case l.Done:
-			done = true
 		default:
 			t.Run(l.Feature, func(t *testing.T) {
 				if l.Error != "" {
@@ -89,11 +57,8 @@ func outliveTypeScript(t *testing.T, endpoint, modules, release string, o *outag
 				o.tell(t, resolved, returned)
 			})
 		}
-		if _, err := io.WriteString(in, answer); err != nil {
+		if _, err := io.WriteString(to, answer); err != nil {
 			t.Error(err)
 		}
-	}
-	if err := node.Wait(); err != nil || !done || stderr.Len() > 0 {
-		t.Errorf("node ends with %v, all done %t, and says %s", err, done, &stderr)
-	}
+	}, "node", filepath.Join("npm", "outage.mjs"), asJSON(map[string]any{"modules": modules, "sdk": release, "http": endpoint, "pastimes": tasks}))
 }

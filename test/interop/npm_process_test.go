@@ -1,12 +1,8 @@
 package interop
 
 import (
-	"bufio"
-	"bytes"
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -64,7 +60,6 @@ type told struct {
 	Way, Feature, Error string
 	MS                  int
 	Restart             string // how the server is to end first
-	Done                bool
 }
 
 // driveTypeScript runs npm/main.mjs with a release, and reports its output as tests.
@@ -74,62 +69,30 @@ func driveTypeScript(t *testing.T, release, modules string, seen *coverage) {
 	// it may.
 	ends := []string{"--data", data, "--drain-wait", "3s"}
 	s, mortal := start(t, "--memory", "--set", "page-size=7"), start(t, ends...)
-	settings, err := json.Marshal(map[string]string{
+	settings := map[string]string{
 		"modules": modules, "sdk": release, "command": program,
 		"http": s.endpoint, "sse": strings.TrimSuffix(s.endpoint, "/mcp") + "/sse", "mortal": mortal.endpoint,
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*patience)
-	defer cancel()
-	node := exec.CommandContext(ctx, "node", filepath.Join("npm", "main.mjs"), string(settings))
-	var stderr bytes.Buffer
-	node.Stderr = &stderr
-	in, err := node.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := node.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := node.Start(); err != nil {
-		t.Fatal(err)
-	}
-	done := false
-	for lines := bufio.NewScanner(out); lines.Scan(); {
-		var l told
-		if err := json.Unmarshal(lines.Bytes(), &l); err != nil {
-			t.Errorf("it writes %s", lines.Bytes())
-			continue
-		}
-		switch {
-		case l.Restart != "":
-			if l.Restart == "end" {
-				if err := mortal.stop(); err != nil {
-					t.Error(err)
-				}
-			}
-			mortal.restart(t, ends...)
-			if _, err := io.WriteString(in, "restarted\n"); err != nil {
-				t.Error(err)
-			}
-		case l.Done:
-			done = true
-		default:
+	runQuietly(t, func(l told, to io.Writer) {
+		if l.Restart == "" {
 			t.Run(l.Way+"/"+l.Feature, func(t *testing.T) {
 				if l.Error != "" {
 					t.Errorf("after %d ms: %s", l.MS, l.Error)
 				}
 			})
 			seen.add(release, l.Way, l.Feature)
+			return
 		}
-	}
-	err = node.Wait()
-	if err != nil || !done || stderr.Len() > 0 {
-		t.Errorf("node ends with %v, all done %t, and says %s", err, done, &stderr)
-	}
+		if l.Restart == "end" {
+			if err := mortal.stop(); err != nil {
+				t.Error(err)
+			}
+		}
+		mortal.restart(t, ends...)
+		if _, err := io.WriteString(to, "restarted\n"); err != nil {
+			t.Error(err)
+		}
+	}, "node", filepath.Join("npm", "main.mjs"), asJSON(settings))
 	s.awaitGauge(t, "troupe_calls_in_flight", 0)
 	s.awaitGauge(t, "troupe_requests_pending", 0)
 }

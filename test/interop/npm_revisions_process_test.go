@@ -1,11 +1,8 @@
 package interop
 
 import (
-	"bytes"
-	"context"
-	"encoding/json"
+	"io"
 	"maps"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,7 +11,6 @@ import (
 // settled is one line of a program that settles the revision: what it chose and came to, or why it failed.
 type settled struct {
 	Spoken, Transport, Mode, Revision, Text, Error string
-	Done                                           bool
 }
 
 // onlyNewest is what a client with sessions tells its user of a server that has none.
@@ -39,11 +35,8 @@ func TestTypeScriptRevisionsLeftOut(t *testing.T) {
 			for spoken := range modes {
 				urls[spoken] = start(t, "--memory", "--revisions", spoken).endpoint
 			}
-			settings, err := json.Marshal(map[string]any{"modules": modules, "sdk": release, "command": program, "spoken": urls})
-			if err != nil {
-				t.Fatal(err)
-			}
-			checkSettled(t, modes, []string{"http", "stdio"}, "node", filepath.Join("npm", "revisions.mjs"), string(settings))
+			settings := asJSON(map[string]any{"modules": modules, "sdk": release, "command": program, "spoken": urls})
+			checkSettled(t, modes, []string{"http", "stdio"}, "node", filepath.Join("npm", "revisions.mjs"), settings)
 		})
 	}
 }
@@ -52,22 +45,8 @@ func TestTypeScriptRevisionsLeftOut(t *testing.T) {
 // revision that each is to come to, or a part of its error.
 func checkSettled(t *testing.T, modes map[string]map[string]string, transports []string, command string, args ...string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*patience)
-	defer cancel()
-	client := exec.CommandContext(ctx, command, args...)
-	var stderr bytes.Buffer
-	client.Stderr = &stderr
-	out, err := client.Output()
-	got, want, done := make(map[string]string), make(map[string]string), false
-	for line := range bytes.Lines(out) {
-		var l settled
-		if err := json.Unmarshal(line, &l); err != nil {
-			t.Errorf("it writes %s", line)
-			continue
-		}
-		if done = l.Done; done {
-			continue
-		}
+	got, want := make(map[string]string), make(map[string]string)
+	runScript(t, func(l settled, _ io.Writer) {
 		way := l.Spoken + " " + l.Transport + " " + l.Mode
 		if got[way] = l.Revision; l.Error != "" {
 			got[way] = l.Error
@@ -77,7 +56,7 @@ func checkSettled(t *testing.T, modes map[string]map[string]string, transports [
 		} else if l.Text != "hello" {
 			t.Errorf("%s: the tool answers with %q", way, l.Text)
 		}
-	}
+	}, command, args...)
 	for spoken, of := range modes {
 		for mode, outcome := range of {
 			for _, transport := range transports {
@@ -87,8 +66,5 @@ func checkSettled(t *testing.T, modes map[string]map[string]string, transports [
 	}
 	if !maps.Equal(got, want) {
 		t.Errorf("they came to %q, want %q", got, want)
-	}
-	if err != nil || !done {
-		t.Errorf("%s ends with %v, all done %t, and says %s", command, err, done, &stderr)
 	}
 }

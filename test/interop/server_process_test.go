@@ -41,6 +41,9 @@ func TestMain(m *testing.M) {
 	os.Exit(withServer(m.Run))
 }
 
+// pageSize is how many items a page of a list has: few, so that lists have several pages.
+const pageSize = 7
+
 // withServer builds the command, starts one server and runs the tests.
 func withServer(run func() int) (code int) {
 	fail := func(err error) int {
@@ -58,7 +61,7 @@ func withServer(run func() int) (code int) {
 	if out, err := build.CombinedOutput(); err != nil {
 		return fail(fmt.Errorf("build the command: %w\n%s", err, out))
 	}
-	p, err := launch("127.0.0.1:0", "--memory", "--set", "page-size=7") // so that lists have several pages
+	p, err := launch("127.0.0.1:0", "--memory", "--set", fmt.Sprintf("page-size=%d", pageSize))
 	if err != nil {
 		return fail(err)
 	}

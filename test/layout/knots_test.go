@@ -50,12 +50,14 @@ func TestKnotsAndTypesAreSmall(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			uses, err := parsed.uses(p.ImportPath, exports)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if k := largestKnot(uses); len(k) > mostKnot {
-				t.Errorf("%d files need each other in a circle, and at most %d may: %s", len(k), mostKnot, strings.Join(k, " "))
+			if len(p.GoFiles) > mostKnot { // fewer are no knot that is too large, and checking types is most of the work
+				uses, err := parsed.uses(p.ImportPath, exports)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if k := largestKnot(uses); len(k) > mostKnot {
+					t.Errorf("%d files need each other in a circle, and at most %d may: %s", len(k), mostKnot, strings.Join(k, " "))
+				}
 			}
 			if name, n := parsed.largestType(); n > mostMethods {
 				t.Errorf("%s has %d methods, and a type may have %d", name, n, mostMethods)

@@ -55,10 +55,10 @@ type Config[K any] struct {
 	Answers, Primes bool
 	Retry           time.Duration // time that clients wait before they come back to a call
 	KeepAlive       time.Duration // silence after which the connection gets a comment
-	// Holder is who has the connection, and Until is the first moment at which it may not be served any more, the zero time if there is none: its client comes back
+	// Holder is who has the connection, and Expires is the first moment at which it may not be served any more, the zero time if there is none: its client comes back
 	// then. A call that its client could not come back for keeps its connection.
-	Holder any
-	Until  time.Time
+	Holder  any
+	Expires time.Time
 	// Withholds reports whether Holder must not have a message. later says that Holder's client has more to come back with, perhaps: then the connection ends as by
 	// Reconnect, and the message is left to the next one. If not, the connection goes on without the message. If nil, nothing is withheld. It is called with the
 	// attachment's mutex held.
@@ -81,14 +81,14 @@ type Attachment[K any] struct {
 	next uint64     // the append expected next
 	skip int        // entries of append next that the client has
 	primer
-	live    bool // frames go straight to the connection
-	pending []Frame
-	bytes   int
-	gap     bool // frames were dropped: the log has them
-	done    bool // the last event has been written, or the connection was given up
-	spared  bool // Until has come, and the client could not come back
-	hushed  bool // no comments
-	wrote   time.Time
+	live        bool // frames go straight to the connection
+	pending     []Frame
+	bytes       int
+	gap         bool // frames were dropped: the log has them
+	done        bool // the last event has been written, or the connection was given up
+	keptExpired bool // it has expired, and the client could not come back
+	hushed      bool // no comments
+	wrote       time.Time
 }
 
 // primer is what a connection has carried for its client to come back with.
@@ -192,7 +192,7 @@ func (a *Attachment[K]) Frame(f Frame) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
-	case a.done || f.Num < a.next || a.endIfLapsed():
+	case a.done || f.Num < a.next || a.endIfExpired():
 	case a.live && f.From <= a.next:
 		a.writeNew(f.Append)
 		a.Conn.Flush()
@@ -294,7 +294,7 @@ func (a *Attachment[K]) writeNew(p stream.Append) {
 func (a *Attachment[K]) WriteReplayed(p stream.Append) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !a.done && p.Num >= a.next && !a.endIfLapsed() {
+	if !a.done && p.Num >= a.next && !a.endIfExpired() {
 		a.writeEntries(p)
 	}
 }
@@ -310,7 +310,7 @@ func (a *Attachment[K]) CatchUp() (again bool) {
 		return !a.done
 	}
 	for _, f := range a.pending {
-		if f.Num < a.next || a.done || a.endIfLapsed() {
+		if f.Num < a.next || a.done || a.endIfExpired() {
 			continue
 		}
 		if f.From > a.next {
@@ -362,31 +362,31 @@ func (a *Attachment[K]) Release() {
 	}
 }
 
-// Lapse ends the connection if Until has come.
-func (a *Attachment[K]) Lapse() {
+// EndIfExpired ends the connection if it has expired.
+func (a *Attachment[K]) EndIfExpired() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.done {
-		a.endIfLapsed()
+		a.endIfExpired()
 	}
 }
 
-// LapseNow ends the connection as if Until had come at this moment, and reports whether it did: see Lapse.
-func (a *Attachment[K]) LapseNow() bool {
+// ExpireNow ends the connection as if it expired at this moment, and reports whether it did: see EndIfExpired.
+func (a *Attachment[K]) ExpireNow() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.Until = time.Now()
-	return !a.done && a.endIfLapsed()
+	a.Expires = time.Now()
+	return !a.done && a.endIfExpired()
 }
 
-// endIfLapsed ends the connection if Until has come, as Reconnect does, and reports whether it did. A call whose client has no event id keeps its connection, and one that has none
+// endIfExpired ends the connection if it has expired, as Reconnect does, and reports whether it did. A call whose client has no event id keeps its connection, and one that has none
 // at that moment may have it to the end. The caller holds mu.
-func (a *Attachment[K]) endIfLapsed() bool {
+func (a *Attachment[K]) endIfExpired() bool {
 	switch {
-	case a.Until.IsZero() || a.spared || time.Now().Before(a.Until):
+	case a.Expires.IsZero() || a.keptExpired || time.Now().Before(a.Expires):
 		return false
 	case a.Answers && !a.Primes && !a.named:
-		a.spared = true
+		a.keptExpired = true
 		return false
 	}
 	a.sendBack()
@@ -422,7 +422,7 @@ func (a *Attachment[K]) Position() uint64 {
 func (a *Attachment[K]) SendUnstored(data []byte, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !a.done && a.live && !a.endIfLapsed() {
+	if !a.done && a.live && !a.endIfExpired() {
 		a.Conn.Event("", 0, data)
 		a.Conn.Flush()
 		a.wrote = now

@@ -13,26 +13,15 @@ import (
 
 // client is one client. It goes on whatever happens.
 type client struct {
+	*histories.Visitor[*process]
 	w    *world
 	n    int
 	plan *clientPlan
-
-	mu      sync.Mutex // guards the rest
-	session string
-	answers int
-	route   *rand.Rand
-}
-
-// reach is the process that the client's next request goes to, nil if there is none.
-func (cl *client) reach() *process {
-	cl.mu.Lock()
-	defer cl.mu.Unlock()
-	return cl.w.reach(cl.route)
 }
 
 // post sends a message of the client's session.
 func (cl *client) post(p *process, body string) *reply {
-	return cl.w.send(p, "POST", "/mcp", body, "Mcp-Session-Id", cl.id())
+	return cl.w.send(p, "POST", "/mcp", body, "Mcp-Session-Id", cl.Session())
 }
 
 // live does everything that the client has to do, and returns when all of it has ended.
@@ -65,30 +54,15 @@ func (cl *client) live() {
 	}
 	all.Wait()
 	if cl.plan.Listen {
-		cl.pause(max(0, cl.w.plan.calmed()-time.Since(cl.w.judge.Begin)) + settling + 30*time.Second)
+		cl.Pause(max(0, cl.w.plan.calmed()-time.Since(cl.w.judge.Begin)) + settling + 30*time.Second)
 	}
 	close(stop)
 	more.Wait()
 }
 
-// over reports whether the history has lasted too long.
-func (cl *client) over() bool { return histories.Closed(cl.w.over) }
-
-// pause waits. It is false when the history has lasted too long.
-func (cl *client) pause(d time.Duration) bool { return histories.Pause(d, cl.w.over) }
-
-func (cl *client) id() string {
-	cl.mu.Lock()
-	defer cl.mu.Unlock()
-	return cl.session
-}
-
 // says draws an answer to a question that nobody has given before.
 func (cl *client) says(question string) string {
-	cl.mu.Lock()
-	defer cl.mu.Unlock()
-	cl.answers++
-	return fmt.Sprintf("%s#%d.%d", question, cl.n, cl.answers)
+	return fmt.Sprintf("%s#%d.%d", question, cl.n, cl.NextAnswer())
 }
 
 const capabilities = `{"elicitation":{"form":{}}}`
@@ -96,28 +70,26 @@ const capabilities = `{"elicitation":{"form":{}}}`
 // begins begins a session.
 func (cl *client) begins() bool {
 	body := `{"jsonrpc":"2.0","id":"init","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":` + capabilities + `,"clientInfo":{"name":"c","version":"1"}}}`
-	for !cl.over() {
-		a := cl.post(cl.reach(), body)
+	for !cl.Over() {
+		a := cl.post(cl.Reach(), body)
 		cl.w.judge.served(a, "initialize")
 		if a.status == 200 && a.session != "" {
-			cl.mu.Lock()
-			cl.session = a.session
-			cl.mu.Unlock()
+			cl.Begin(a.session)
 			return cl.tells(`{"jsonrpc":"2.0","method":"notifications/initialized"}`) == 202
 		}
-		cl.pause(300 * time.Millisecond)
+		cl.Pause(300 * time.Millisecond)
 	}
 	return false
 }
 
 // tells sends a message to which no response comes until a node takes it, and returns the status: 0 if none did.
 func (cl *client) tells(body string) int {
-	for !cl.over() {
-		a := cl.post(cl.reach(), body)
+	for !cl.Over() {
+		a := cl.post(cl.Reach(), body)
 		if cl.w.judge.served(a, "a message"); a.status != 0 && !a.refused() {
 			return a.status
 		}
-		cl.pause(500 * time.Millisecond)
+		cl.Pause(500 * time.Millisecond)
 	}
 	return 0
 }
@@ -138,16 +110,16 @@ type asking struct {
 // asks sends the k-th call and follows its response.
 func (cl *client) asks(k int, all *sync.WaitGroup) {
 	po, name := &cl.plan.Posts[k], callName(cl.n, k)
-	if !cl.pause(time.Duration(po.At)) {
+	if !cl.Pause(time.Duration(po.At)) {
 		return
 	}
 	a := &asking{client: cl, r: cl.w.plan.rng("post " + name), po: po, answered: map[string]bool{}, all: all}
-	for try := 1; !cl.over(); try++ {
+	for try := 1; !cl.Over(); try++ {
 		a.request = fmt.Sprintf("%s/%d", name, try)
 		if a.sends() {
 			return
 		}
-		cl.pause(between(a.r, 200*time.Millisecond, 2*time.Second))
+		cl.Pause(between(a.r, 200*time.Millisecond, 2*time.Second))
 	}
 }
 
@@ -174,12 +146,12 @@ func (a *asking) sends() bool {
 	j.posts(a.request, a.po)
 	if d := time.Duration(a.po.Cancel); d > 0 && !a.po.Task {
 		a.all.Go(func() {
-			if a.pause(d) {
+			if a.Pause(d) {
 				a.cancels()
 			}
 		})
 	}
-	c := a.post(a.reach(), fmt.Sprintf(`{"jsonrpc":"2.0","id":%q,"method":"tools/call","params":%s}`, a.request, a.po.params(a.request, more)))
+	c := a.post(a.Reach(), fmt.Sprintf(`{"jsonrpc":"2.0","id":%q,"method":"tools/call","params":%s}`, a.request, a.po.params(a.request, more)))
 	if j.served(c, a.request); c.p == nil || c.refused() {
 		j.declines(a.request)
 		return false
@@ -209,7 +181,7 @@ func (a *asking) sends() bool {
 func (a *asking) cancels() {
 	j, request := a.w.judge, a.request
 	j.tries(request)
-	c := a.post(a.reach(), fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%q}}`, request))
+	c := a.post(a.Reach(), fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%q}}`, request))
 	if c.status == 202 {
 		j.cancelled(request, c)
 	}
@@ -232,7 +204,7 @@ func (a *asking) reads(c *reply) {
 		}
 		a.w.judge.stops(c, "the stream of "+a.request)
 		switch {
-		case a.over():
+		case a.Over():
 			a.w.judge.hangs(a.request)
 			return
 		case a.final && a.r.IntN(3) > 0:
@@ -283,12 +255,12 @@ func (a *asking) takes(e event, from string) string {
 // returns resumes the stream, until there is a stream again or nothing remains.
 func (a *asking) returns() (*reply, string) {
 	j := a.w.judge
-	for refusals, quiet := 0, false; !a.over(); {
+	for refusals, quiet := 0, false; !a.Over(); {
 		wait := between(a.r, 10*time.Millisecond, 5*time.Second)
 		if a.r.IntN(15) == 0 && !quiet {
 			wait, quiet = a.w.plan.silence(a.r), true
 		}
-		if !a.pause(wait) {
+		if !a.Pause(wait) {
 			break
 		}
 		id := a.ids[len(a.ids)-1]
@@ -298,12 +270,12 @@ func (a *asking) returns() (*reply, string) {
 		case 2:
 			id = a.ids[0]
 		}
-		p := a.reach()
+		p := a.Reach()
 		if p == nil {
 			continue
 		}
 		j.Note("%s comes back to %s with %s", a.request, p.name, histories.Short(id))
-		c := a.w.send(p, "GET", "/mcp", "", "Mcp-Session-Id", a.id(), "Last-Event-ID", id)
+		c := a.w.send(p, "GET", "/mcp", "", "Mcp-Session-Id", a.Session(), "Last-Event-ID", id)
 		if j.served(c, "a resume of "+a.request); c.status == 0 || c.refused() {
 			continue
 		}
@@ -348,7 +320,7 @@ func (a *asking) replies(e event, m message) {
 	}
 	for range times {
 		a.all.Go(func() {
-			if a.pause(time.Duration(st.After)) {
+			if a.Pause(time.Duration(st.After)) {
 				a.gives(a.tells, m.ID, m.Question)
 			}
 		})
@@ -362,7 +334,7 @@ func (cl *client) gives(tells func(body string) int, id, question string) {
 	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%q,"result":{"action":"accept","content":{"answer":%q}}}`, id, text)
 	status := tells(body)
 	for range 30 { // without a response it is not known to be taken, and may be sent again
-		if status != 0 || !cl.pause(time.Second) {
+		if status != 0 || !cl.Pause(time.Second) {
 			break
 		}
 		status = tells(body)

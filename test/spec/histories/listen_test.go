@@ -33,9 +33,9 @@ type heard struct {
 func (cl *client) hears(stop chan struct{}) {
 	j, r := cl.w.judge, cl.w.plan.rng(fmt.Sprint("listen ", cl.n))
 	from, subscribed := "", false
-	for visit := 0; !histories.Closed(stop) && !cl.over(); {
-		p := cl.reach()
-		c := cl.w.send(p, "GET", "/mcp", "", "Mcp-Session-Id", cl.id(), "Last-Event-ID", from)
+	for visit := 0; !histories.Closed(stop) && !cl.Over(); {
+		p := cl.Reach()
+		c := cl.w.send(p, "GET", "/mcp", "", "Mcp-Session-Id", cl.Session(), "Last-Event-ID", from)
 		switch j.served(c, "a standalone stream"); {
 		case c.open:
 		case c.status == 404:
@@ -52,7 +52,7 @@ func (cl *client) hears(stop chan struct{}) {
 			if c.status != 0 && !c.refused() {
 				j.Fault("a standalone stream is refused: %d %s", c.status, c.body)
 			}
-			cl.pause(between(r, 100*time.Millisecond, 2*time.Second))
+			cl.Pause(between(r, 100*time.Millisecond, 2*time.Second))
 			continue
 		}
 		if visit < len(cl.plan.Breaks) {
@@ -94,20 +94,20 @@ func (cl *client) hears(stop chan struct{}) {
 		j.deaf(c)
 		j.stops(c, "a standalone stream")
 		reading.Wait()
-		cl.pause(between(r, 10*time.Millisecond, 3*time.Second))
+		cl.Pause(between(r, 10*time.Millisecond, 3*time.Second))
 	}
 }
 
 // listens opens a listener of a stateless client, again and again, until stop.
 func (cl *client) listens(stop chan struct{}) {
 	j, r := cl.w.judge, cl.w.plan.rng(fmt.Sprint("listen ", cl.n))
-	for visit := 0; !histories.Closed(stop) && !cl.over(); {
-		c := cl.state(cl.reach(), fmt.Sprintf("L%d.%d", cl.n, visit), "subscriptions/listen", "", `{}`, `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["`+resource+`"]}`)
+	for visit := 0; !histories.Closed(stop) && !cl.Over(); {
+		c := cl.state(cl.Reach(), fmt.Sprintf("L%d.%d", cl.n, visit), "subscriptions/listen", "", `{}`, `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["`+resource+`"]}`)
 		if j.served(c, "a listener"); !c.open {
 			if c.status != 0 && !c.refused() {
 				j.Fault("a listener is refused: %d %s", c.status, c.body)
 			}
-			cl.pause(between(r, 100*time.Millisecond, 2*time.Second))
+			cl.Pause(between(r, 100*time.Millisecond, 2*time.Second))
 			continue
 		}
 		if visit < len(cl.plan.Breaks) {
@@ -138,7 +138,7 @@ func (cl *client) listens(stop chan struct{}) {
 		}
 		j.deaf(c)
 		j.stops(c, "a listener")
-		cl.pause(between(r, 10*time.Millisecond, 3*time.Second))
+		cl.Pause(between(r, 10*time.Millisecond, 3*time.Second))
 	}
 }
 

@@ -28,26 +28,26 @@ type round struct {
 // modern sends the k-th call, and answers its questions, until it has its response.
 func (cl *client) modern(k int) {
 	po, name := &cl.plan.Posts[k], callName(cl.n, k)
-	if !cl.pause(time.Duration(po.At)) {
+	if !cl.Pause(time.Duration(po.At)) {
 		return
 	}
 	r := cl.w.plan.rng("post " + name)
 	j := cl.w.judge
-	for try := 1; !cl.over(); try++ {
+	for try := 1; !cl.Over(); try++ {
 		request := fmt.Sprintf("%s/%d", name, try)
 		j.posts(request, po)
 		if po.Task {
 			if cl.makes(request, po, r) {
 				return
 			}
-			cl.pause(time.Second)
+			cl.Pause(time.Second)
 			continue
 		}
 		again := cl.rounds(request, po, r)
 		if !again {
 			return
 		}
-		cl.pause(between(r, 200*time.Millisecond, 2*time.Second))
+		cl.Pause(between(r, 200*time.Millisecond, 2*time.Second))
 	}
 }
 
@@ -55,7 +55,7 @@ func (cl *client) modern(k int) {
 func (cl *client) rounds(request string, po *post, r *rand.Rand) (again bool) {
 	j := cl.w.judge
 	now := round{}
-	for visit := 0; !cl.over(); visit++ {
+	for visit := 0; !cl.Over(); visit++ {
 		var response string
 		got := make(chan string, 1)
 		twin := now.n > 0 && cl.twice(request, now.n)
@@ -98,7 +98,7 @@ func (cl *client) rounds(request string, po *post, r *rand.Rand) (again bool) {
 			now = next
 			continue
 		}
-		cl.pause(between(r, 100*time.Millisecond, 3*time.Second))
+		cl.Pause(between(r, 100*time.Millisecond, 3*time.Second))
 	}
 	j.hangs(request)
 	return false
@@ -120,7 +120,7 @@ func (cl *client) twice(request string, n int) bool {
 // trip sends the request of a round, and returns the response: "refused" if the client has to come again, "" if the connection broke.
 func (cl *client) trip(request string, po *post, now round, breaks int) string {
 	j := cl.w.judge
-	p := cl.reach()
+	p := cl.Reach()
 	if p == nil {
 		return "refused"
 	}
@@ -227,7 +227,7 @@ func (cl *client) requires(request, response string, now round) (next round, fin
 		cl.w.judge.gives(question, text)
 		given = append(given, fmt.Sprintf(`%q:{"action":"accept","content":{"answer":%q}}`, key, text))
 	}
-	cl.pause(wait)
+	cl.Pause(wait)
 	state, _ := json.Marshal(m.Result.RequestState)
 	return round{now.n + 1, `,"requestState":` + string(state) + `,"inputResponses":{` + strings.Join(given, ",") + `}`}, false
 }

@@ -15,12 +15,12 @@ func (cl *client) connects(all *sync.WaitGroup) {
 	j := cl.w.judge
 	var c *reply
 	for c == nil || !c.open {
-		if cl.over() {
+		if cl.Over() {
 			return
 		}
-		c = cl.w.send(cl.reach(), "GET", "/sse", "")
+		c = cl.w.send(cl.Reach(), "GET", "/sse", "")
 		if j.served(c, "HTTP+SSE"); !c.open {
-			cl.pause(time.Second)
+			cl.Pause(time.Second)
 		}
 	}
 	e, ok := c.next()
@@ -34,10 +34,10 @@ func (cl *client) connects(all *sync.WaitGroup) {
 	}
 	// tells sends a message until a node takes it; false: the session has ended.
 	tells := func(body string) int {
-		for !cl.over() && !histories.Closed(c.gone) {
-			a := cl.w.send(cl.reach(), "POST", path, body)
+		for !cl.Over() && !histories.Closed(c.gone) {
+			a := cl.w.send(cl.Reach(), "POST", path, body)
 			if j.served(a, "a message over HTTP+SSE"); a.status == 404 {
-				cl.pause(2 * time.Second)
+				cl.Pause(2 * time.Second)
 				if !histories.Closed(c.gone) && j.calmly(a.began) {
 					j.Fault("a session of HTTP+SSE is unknown at %s, and its connection at %s is open", a.p.name, c.p.name)
 				}
@@ -47,7 +47,7 @@ func (cl *client) connects(all *sync.WaitGroup) {
 			} else if a.status == 0 {
 				return 0 // it may have been taken
 			}
-			cl.pause(time.Second)
+			cl.Pause(time.Second)
 		}
 		return 0
 	}
@@ -71,7 +71,7 @@ func (cl *client) connects(all *sync.WaitGroup) {
 			calls.Go(func() { cl.calls(c, k, tells) })
 		}
 		calls.Wait()
-		cl.pause(time.Second)
+		cl.Pause(time.Second)
 		c.breaks()
 	})
 	logs := map[string]*[2]int{}
@@ -95,7 +95,7 @@ func (cl *client) connects(all *sync.WaitGroup) {
 				break
 			}
 			all.Go(func() {
-				if cl.pause(time.Duration(st.After)) {
+				if cl.Pause(time.Duration(st.After)) {
 					cl.gives(tells, m.ID, m.Question)
 				}
 			})
@@ -117,7 +117,7 @@ func (cl *client) connects(all *sync.WaitGroup) {
 // calls sends the k-th call, and waits for its response.
 func (cl *client) calls(c *reply, k int, tells func(string) int) {
 	j, po := cl.w.judge, &cl.plan.Posts[k]
-	if !cl.pause(time.Duration(po.At)) {
+	if !cl.Pause(time.Duration(po.At)) {
 		return
 	}
 	request := callName(cl.n, k) + "/1"
@@ -139,8 +139,8 @@ func (cl *client) calls(c *reply, k int, tells func(string) int) {
 			}
 		}()
 	}
-	for !cl.over() && !histories.Closed(c.gone) && !j.settled(request) {
-		cl.pause(500 * time.Millisecond)
+	for !cl.Over() && !histories.Closed(c.gone) && !j.settled(request) {
+		cl.Pause(500 * time.Millisecond)
 	}
 	if !histories.Closed(c.gone) {
 		j.hangs(request)

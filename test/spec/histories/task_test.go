@@ -36,14 +36,14 @@ func (a *asking) follows(c *reply) {
 	}
 	id := m.Result.Task.TaskID
 	a.poll(a.request, a.r, id, func(method string) *reply {
-		return a.post(a.reach(), fmt.Sprintf(`{"jsonrpc":"2.0","id":%q,"method":"tasks/%s","params":{"taskId":%q}}`, a.request, method, id))
+		return a.post(a.Reach(), fmt.Sprintf(`{"jsonrpc":"2.0","id":%q,"method":"tasks/%s","params":{"taskId":%q}}`, a.request, method, id))
 	}, true)
 }
 
 // makes has a stateless call become a task, and waits for its result. It is false when the client must send it again.
 func (cl *client) makes(request string, po *post, r *rand.Rand) bool {
 	j := cl.w.judge
-	c := cl.state(cl.reach(), request, "tools/call", po.tool(), withTasks, fmt.Sprintf(`"name":%q,"arguments":{"request":%q}`, po.tool(), request))
+	c := cl.state(cl.Reach(), request, "tools/call", po.tool(), withTasks, fmt.Sprintf(`"name":%q,"arguments":{"request":%q}`, po.tool(), request))
 	if j.served(c.whole(), request); c.p == nil || c.refused() {
 		j.declines(request)
 		return false
@@ -59,7 +59,7 @@ func (cl *client) makes(request string, po *post, r *rand.Rand) bool {
 	}
 	id := m.Result.TaskID
 	cl.poll(request, r, id, func(method string) *reply {
-		return cl.state(cl.reach(), request, "tasks/"+method, id, withTasks, fmt.Sprintf(`"taskId":%q`, id))
+		return cl.state(cl.Reach(), request, "tasks/"+method, id, withTasks, fmt.Sprintf(`"taskId":%q`, id))
 	}, false)
 	return true
 }
@@ -70,7 +70,7 @@ func (cl *client) poll(request string, r *rand.Rand, id string, send func(method
 	j.accepts(request)
 	j.Count("tasks")
 	for ended := ""; ; {
-		if !cl.pause(between(r, 500*time.Millisecond, 8*time.Second)) {
+		if !cl.Pause(between(r, 500*time.Millisecond, 8*time.Second)) {
 			j.hangs(request)
 			return
 		}

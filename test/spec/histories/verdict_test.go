@@ -297,7 +297,7 @@ func (j *judge) cancelled(request string, c *reply) {
 
 // deletes ends the session.
 func (cl *client) deletes() {
-	if !cl.pause(time.Duration(cl.plan.Delete)) {
+	if !cl.Pause(time.Duration(cl.plan.Delete)) {
 		return
 	}
 	j := cl.w.judge
@@ -310,8 +310,8 @@ func (cl *client) deletes() {
 		}
 	}
 	j.mu.Unlock()
-	for !cl.over() {
-		c := cl.w.send(cl.reach(), "DELETE", "/mcp", "", "Mcp-Session-Id", cl.id())
+	for !cl.Over() {
+		c := cl.w.send(cl.Reach(), "DELETE", "/mcp", "", "Mcp-Session-Id", cl.Session())
 		if c.status == 200 || c.status == 404 {
 			j.mu.Lock()
 			j.Count("sessions ended")
@@ -319,12 +319,12 @@ func (cl *client) deletes() {
 			j.mu.Unlock()
 			break
 		}
-		cl.pause(500 * time.Millisecond)
+		cl.Pause(500 * time.Millisecond)
 	}
 	ended := time.Now()
-	cl.pause(3 * time.Second)
+	cl.Pause(3 * time.Second)
 	for range 3 {
-		c := cl.post(cl.reach(), `{"jsonrpc":"2.0","id":"late","method":"ping"}`)
+		c := cl.post(cl.Reach(), `{"jsonrpc":"2.0","id":"late","method":"ping"}`)
 		if c.status != 0 && c.status != 404 && !c.refused() && j.calmly(ended) && len(j.cutsAll) == 0 {
 			j.Fault("%s serves client %d, whose session has ended: %d %s", c.p.name, cl.n, c.status, c.body)
 		}

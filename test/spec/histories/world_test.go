@@ -106,7 +106,7 @@ func (w *world) happen() {
 		}
 	}
 	for i := range w.plan.Clients {
-		cl := &client{w: w, n: i, plan: &w.plan.Clients[i], route: w.plan.rng(fmt.Sprint("route ", i))}
+		cl := &client{histories.NewVisitor(w.reach, w.plan.rng(fmt.Sprint("route ", i)), w.over), w, i, &w.plan.Clients[i]}
 		clients.Go(cl.live)
 	}
 	harm.Wait()

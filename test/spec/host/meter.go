@@ -14,15 +14,16 @@ import (
 // Meter is a MeterProvider that keeps the values of metrics, by their names and the values of their labels.
 type Meter struct {
 	noop.MeterProvider
-	mu        sync.Mutex        // guards the rest
-	counts    map[counted]int64 // of counters
-	callbacks []metric.Callback // that observe the rest
+	mu        sync.Mutex                   // guards the rest
+	counts    map[counted]int64            // of counters
+	callbacks map[string][]metric.Callback // that observe the rest, by the name of the metric
 }
 
-// Count returns the value of a metric for a value of its label; label is "" for a metric without one.
+// Count returns the value of a metric for a value of its label; label is "" for a metric without one. It observes that
+// metric alone: others ask the store.
 func (m *Meter) Count(name, label string) int64 {
 	m.mu.Lock()
-	callbacks := m.callbacks
+	callbacks := m.callbacks[name]
 	m.mu.Unlock()
 	observed := observer{counts: map[counted]int64{}}
 	for _, f := range callbacks {
@@ -55,7 +56,9 @@ func metered(o *troupe.Options) *Meter {
 type counted struct{ name, label string }
 
 // NewMeter returns a meter for Options.Telemetry.MeterProvider. A host makes its own unless Options name one.
-func NewMeter() *Meter { return &Meter{counts: make(map[counted]int64)} }
+func NewMeter() *Meter {
+	return &Meter{counts: make(map[counted]int64), callbacks: make(map[string][]metric.Callback)}
+}
 
 // Gauge returns the value of a metric of the runtime, for a value of its label or for "".
 func (h *Host) Gauge(name, label string) int64 { return h.m.Count(name, label) }
@@ -114,10 +117,13 @@ func (o meterOf) Int64ObservableGauge(name string, _ ...metric.Int64ObservableGa
 	return observedGauge{name: name}, nil
 }
 
-func (o meterOf) RegisterCallback(f metric.Callback, _ ...metric.Observable) (metric.Registration, error) {
+func (o meterOf) RegisterCallback(f metric.Callback, of ...metric.Observable) (metric.Registration, error) {
 	o.m.mu.Lock()
 	defer o.m.mu.Unlock()
-	o.m.callbacks = append(o.m.callbacks, f)
+	for _, instrument := range of {
+		name := nameOf(instrument)
+		o.m.callbacks[name] = append(o.m.callbacks[name], f)
+	}
 	return noop.Registration{}, nil
 }
 
@@ -151,12 +157,16 @@ type observer struct {
 }
 
 func (o observer) ObserveInt64(of metric.Int64Observable, v int64, opts ...metric.ObserveOption) {
-	key := counted{label: label(metric.NewObserveConfig(opts).Attributes())}
+	o.counts[counted{nameOf(of), label(metric.NewObserveConfig(opts).Attributes())}] = v
+}
+
+// nameOf returns the name of what a callback observes.
+func nameOf(of metric.Observable) string {
 	switch of := of.(type) {
 	case observedCounter:
-		key.name = of.name
+		return of.name
 	case observedGauge:
-		key.name = of.name
+		return of.name
 	}
-	o.counts[key] = v
+	return ""
 }

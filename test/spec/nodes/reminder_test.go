@@ -117,7 +117,7 @@ func TestResultsAfterEachOther(t *testing.T) {
 				results = append(results, host.Listen(by(h, c).Post(host.Method(strconv.Itoa(10+i), "tasks/result", `{"taskId":"`+task+`"}`))))
 				time.Sleep(time.Second)
 			}
-			time.Sleep(2 * time.Minute)
+			time.Sleep(time.Minute) // with four reminders
 			if n := count(stream.Since(0), `"elicitation/create"`); n != 0 {
 				t.Errorf("%d questions are on the stream beside %d calls of tasks/result", n, len(at))
 			}

@@ -204,8 +204,8 @@ func TestThePollIntervalIsHeeded(t *testing.T) {
 			{`0`, "1s 1s 1s"},
 			{`-1`, "1s 1s 1s"},
 			{`-1e300`, "1s 1s 1s"},
-			{`3600001`, "1h0m0s 1h0m0s 1h0m0s"},
-			{`1e400`, "1h0m0s 1h0m0s 1h0m0s"},
+			{`3600001`, "1h0m0s"},
+			{`1e400`, "1h0m0s"},
 			{``, "1s 2s 4s"},
 			{`null`, "1s 2s 4s"},
 			{`"5000"`, "1s 2s 4s"},
@@ -218,7 +218,7 @@ func TestThePollIntervalIsHeeded(t *testing.T) {
 			a := c.Post(host.Call("1", "who", `{}`))
 			made(c, next(t, a, "elicitation/create").ID, "working", every)
 			var got []string
-			for range 3 {
+			for range strings.Fields(row.want) {
 				begin := time.Now()
 				q := next(t, a, "tasks/get")
 				got = append(got, time.Since(begin).String())

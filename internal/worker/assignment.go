@@ -12,8 +12,8 @@ import (
 	"github.com/troupe-run/troupe/internal/task"
 )
 
-// given is work that this process was given.
-type given struct {
+// assignment is work that this process was given.
+type assignment struct {
 	Work
 	s    *serving
 	key  Key          // of its task
@@ -38,7 +38,7 @@ const (
 )
 
 // doWork does the work: it has a place.
-func (w *given) doWork() {
+func (w *assignment) doWork() {
 	p := w.s.p
 	m := &opening{w: w}
 	m.Init()
@@ -50,8 +50,9 @@ func (w *given) doWork() {
 	}
 	a, f, err := w.beginAttempt(t)
 	if err == nil && f == fateBegins {
-		a.enterActor(w)
-		a.runHandler()
+		if a.enterActor(w) {
+			a.runHandler()
+		}
 		return
 	}
 	_ = t.askActor(&opened{w: w})
@@ -63,7 +64,7 @@ func (w *given) doWork() {
 
 // putBack has work come again that has begun nothing, or removes it if its task has ended. err is
 // why the store could not be read.
-func (w *given) putBack(f fate, err error) {
+func (w *assignment) putBack(f fate, err error) {
 	p := w.s.p
 	switch {
 	case f == fateEarly, errors.Is(err, store.ErrNotFound):
@@ -71,7 +72,7 @@ func (w *given) putBack(f fate, err error) {
 	case err != nil && w.s.ctx.Err() != nil:
 		w.deliverLater(0)
 	case err != nil:
-		p.Log.Warn("a task cannot be read now", "server", w.s.ID, "task", w.key.Digest(), "error", err)
+		p.Log.Warn("a run of a task cannot begin now", "server", w.s.ID, "task", w.key.Digest(), "error", err)
 		w.deliverLater(time.Second)
 	case f == fateOver:
 		switch ended, err := p.dropEnded(w.s.ctx, w.key); {
@@ -93,95 +94,105 @@ func (w *given) putBack(f fate, err error) {
 	}
 }
 
+// beginTries is how often an attempt tries to begin whose record others change meanwhile. The work
+// stays fresh for as long as that takes; then it is put back.
+const beginTries = 5
+
 // beginAttempt begins an attempt for work, unless there is none to begin. No other goroutine of the
-// process does so for the same task.
-func (w *given) beginAttempt(t *taskActor) (*Attempt, fate, error) {
+// process does so for the same task. It reports store.ErrConflict if the record changes each time.
+func (w *assignment) beginAttempt(t *taskActor) (*Attempt, fate, error) {
+	for b, tries := (backoff{}), 1; ; tries++ {
+		a, f, err := w.tryAttempt(t)
+		if !errors.Is(err, store.ErrConflict) || tries == beginTries || !b.sleep(w.s.ctx) {
+			return a, f, err
+		}
+	}
+}
+
+// tryAttempt is beginAttempt for a record that does not change meanwhile.
+func (w *assignment) tryAttempt(t *taskActor) (*Attempt, fate, error) {
 	p, s, key := w.s.p, w.s, w.key
-	for {
-		r, rev, err := p.readBy(s.ctx, key, p.Store.Peek) // whoever makes the task may be about to store its record
-		if err != nil {
-			return nil, 0, err
-		}
-		// The record may be that of an attempt which has come here meanwhile.
-		if f, err := w.matchAttempt(t, &r); f != fateBegins || err != nil {
-			return nil, f, err
-		}
-		if r.State != task.Ended && !s.Known(r.Method, r.Name) {
-			return nil, fateUnknownTool, nil
-		}
-		if f := w.remoteFate(&r); f != fateBegins {
-			return nil, f, nil
-		}
-		if r.State == task.Running {
-			switch stored, err := p.Store.PartsSince(s.ctx, key.path(), rev); {
-			case err != nil:
-				return nil, 0, err
-			case stored:
-				r.NoteProgress()
-			}
-		}
-		// Everything is read before the attempt begins: one that has begun runs. Whoever has the
-		// record has the request, which was stored before.
-		var req Request
-		size, bad := p.readRequest(s.ctx, key, &req)
-		if bad != nil && !errors.Is(bad, store.ErrNotFound) {
-			return nil, 0, bad
-		}
-		epoch, err := r.BeginAttempt(p.Node, p.Boot, p.Store.Now())
-		r.Work = w.Seq()
-		switch {
-		case errors.Is(err, task.ErrEnded):
-			return nil, fateOver, nil
-		case errors.Is(err, task.ErrWaiting):
-			return nil, fateEarly, nil
-		case s.ctx.Err() != nil:
-			return nil, 0, context.Cause(s.ctx)
-		case !w.isFresh():
-			return nil, fateStale, nil
-		}
-		ended := err != nil
-		switch {
-		case ended:
-		case bad != nil: // it can never run
-			p.Log.Error("a task has lost its request", "server", s.ID, "task", key.Digest(), "error", bad)
-			_ = r.Finish(epoch, task.Outcome{Kind: task.Failed, Value: internalError}, p.Store.Now())
-			ended = true
-		case epoch > 1 && !s.Safe(r.Method, r.Name): // an earlier run may have taken effect
-			_ = r.Finish(epoch, task.Outcome{Kind: task.Lost}, p.Store.Now())
-			ended = true
-		}
-		clear := p.suspects.admitSuspect(&r)
-		if clear == nil {
-			return nil, fateSuspect, nil
-		}
-		// What has begun does not end with the mount: that would be an attempt without a run.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), beginWait)
-		began := time.Now().UnixNano()
-		next, err := p.putRecord(ctx, key, &r, rev)
-		cancel()
-		if err != nil || ended {
-			clear()
-		}
-		switch {
-		case errors.Is(err, store.ErrConflict):
-			continue
+	r, rev, err := p.readBy(s.ctx, key, p.Store.Peek) // whoever makes the task may be about to store its record
+	if err != nil {
+		return nil, 0, err
+	}
+	// The record may be that of an attempt which has come here meanwhile.
+	if f, err := w.matchAttempt(t, &r); f != fateBegins || err != nil {
+		return nil, f, err
+	}
+	if r.State != task.Ended && !s.Known(r.Method, r.Name) {
+		return nil, fateUnknownTool, nil
+	}
+	if f := w.remoteFate(&r); f != fateBegins {
+		return nil, f, nil
+	}
+	if r.State == task.Running {
+		switch stored, err := p.Store.PartsSince(s.ctx, key.path(), rev); {
 		case err != nil:
 			return nil, 0, err
-		case ended:
-			return nil, fateOver, nil
+		case stored:
+			r.NoteProgress()
 		}
-		a := newAttempt(s, key, known{r, next, epoch}, w, req, began)
-		a.requestSize = size
-		if a.endSuspicion = clear; r.Lost >= suspectAfter {
-			time.AfterFunc(suspectTime, clear)
-		}
-		return a, fateBegins, nil
 	}
+	// Everything is read before the attempt begins: one that has begun runs. Whoever has the
+	// record has the request, which was stored before.
+	var req Request
+	size, bad := p.readRequest(s.ctx, key, &req)
+	if bad != nil && !errors.Is(bad, store.ErrNotFound) {
+		return nil, 0, bad
+	}
+	epoch, err := r.BeginAttempt(p.Node, p.Boot, p.Store.Now())
+	r.Work = w.Seq()
+	switch {
+	case errors.Is(err, task.ErrEnded):
+		return nil, fateOver, nil
+	case errors.Is(err, task.ErrWaiting):
+		return nil, fateEarly, nil
+	case s.ctx.Err() != nil:
+		return nil, 0, context.Cause(s.ctx)
+	case !w.isFresh():
+		return nil, fateStale, nil
+	}
+	ended := err != nil
+	switch {
+	case ended:
+	case bad != nil: // it can never run
+		p.Log.Error("a task has lost its request", "server", s.ID, "task", key.Digest(), "error", bad)
+		_ = r.Finish(epoch, task.Outcome{Kind: task.Failed, Value: internalError}, p.Store.Now())
+		ended = true
+	case epoch > 1 && !s.Safe(r.Method, r.Name): // an earlier run may have taken effect
+		_ = r.Finish(epoch, task.Outcome{Kind: task.Lost}, p.Store.Now())
+		ended = true
+	}
+	clear := p.suspects.admitSuspect(&r)
+	if clear == nil {
+		return nil, fateSuspect, nil
+	}
+	// What has begun does not end with the mount: that would be an attempt without a run.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), beginWait)
+	began := time.Now().UnixNano()
+	next, err := p.putRecord(ctx, key, &r, rev)
+	cancel()
+	if err != nil || ended {
+		clear()
+	}
+	switch {
+	case err != nil:
+		return nil, 0, err
+	case ended:
+		return nil, fateOver, nil
+	}
+	a := newAttempt(s, key, known{r, next, epoch}, w, req, began)
+	a.requestSize = size
+	if a.endSuspicion = clear; r.Lost >= suspectAfter {
+		time.AfterFunc(suspectTime, clear)
+	}
+	return a, fateBegins, nil
 }
 
 // matchAttempt says what the work is to an attempt that is here, by the record as it was read. A
 // handler that waited goes on if the answers are in the record.
-func (w *given) matchAttempt(t *taskActor, r *task.Record) (fate, error) {
+func (w *assignment) matchAttempt(t *taskActor, r *task.Record) (fate, error) {
 	m := &matching{w: w, r: r}
 	if err := t.askActor(m); err != nil || m.a == nil || r.State != task.Queued {
 		return m.fate, err
@@ -215,7 +226,7 @@ func (w *given) matchAttempt(t *taskActor, r *task.Record) (fate, error) {
 }
 
 // deliverLater has the store give work out again after a time.
-func (w *given) deliverLater(d time.Duration) {
+func (w *assignment) deliverLater(d time.Duration) {
 	_ = w.Later(d)
 	_ = w.s.Post(workPutOff{time.Now().Add(d)})
 }
@@ -223,7 +234,7 @@ func (w *given) deliverLater(d time.Duration) {
 // putOffEarly puts work off whose record does not say that there is something to run, nor that the
 // task has ended. It is never removed: the record may be about to be stored, or have expired only
 // by the clock of this process. Work that nobody needs expires with its task.
-func (w *given) putOffEarly() {
+func (w *assignment) putOffEarly() {
 	n := w.Deliveries()
 	if n < earlyLooks {
 		w.deliverLater(time.Duration(n) * earlyLookWait)
@@ -233,7 +244,7 @@ func (w *given) putOffEarly() {
 }
 
 // keepWork says that the work is being done.
-func (w *given) keepWork() {
+func (w *assignment) keepWork() {
 	now := time.Now().UnixNano()
 	if w.Keep() == nil {
 		w.kept.Store(now)
@@ -241,10 +252,10 @@ func (w *given) keepWork() {
 }
 
 // isFresh reports whether the work was kept so lately that nobody else has been given it.
-func (w *given) isFresh() bool { return time.Now().UnixNano()-w.kept.Load() < int64(4*keepEvery) }
+func (w *assignment) isFresh() bool { return time.Now().UnixNano()-w.kept.Load() < int64(4*keepEvery) }
 
 // freePlace gives the place of work back, to work that waits for one.
-func (w *given) freePlace() {
+func (w *assignment) freePlace() {
 	if next, ok := w.s.p.places.LeavePlace(w.who); ok {
 		w.s.p.running.Go(next.doWork)
 	}
@@ -264,7 +275,7 @@ const holderWait = 10 * time.Second
 // its process until that is gone. One that may is left to it while nobody can tell, as after an
 // outage in which the process could not say that it has the work: it says so again before the work
 // comes once more.
-func (w *given) remoteFate(r *task.Record) fate {
+func (w *assignment) remoteFate(r *task.Record) fate {
 	p, s := w.s.p, w.s
 	safe := s.Safe(r.Method, r.Name)
 	node, boot, is := r.Holder, r.HolderBoot, fateWaitsRemote

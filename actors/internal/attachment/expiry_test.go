@@ -20,22 +20,22 @@ func frame(n int) attachment.Frame {
 	return attachment.Frame{From: uint64(n), Append: appendOf(n)}
 }
 
-// TestNothingComesAfterUntil has each of the ways on which an event comes to a connection bring one a moment before its end, and one at its end.
-func TestNothingComesAfterUntil(t *testing.T) {
+// TestNothingComesAfterItExpires has each of the ways on which an event comes to a connection bring one a moment before its end, and one at its end.
+func TestNothingComesAfterItExpires(t *testing.T) {
 	type connection = attachment.Attachment[string]
 	for name, tt := range map[string]struct {
 		primes, answers, live bool
 		bring                 func(a *connection, n int)
-		spared                bool
+		keptExpired           bool
 	}{
 		"a frame":                        {primes: true, live: true, bring: func(a *connection, n int) { a.Frame(frame(n)) }},
 		"a frame, of an older client":    {live: true, bring: func(a *connection, n int) { a.Frame(frame(n)) }},
 		"a frame of a call":              {primes: true, answers: true, live: true, bring: func(a *connection, n int) { a.Frame(frame(n)) }},
 		"the log":                        {primes: true, bring: func(a *connection, n int) { a.WriteReplayed(appendOf(n)) }},
 		"a question":                     {primes: true, live: true, bring: func(a *connection, n int) { a.SendUnstored([]byte(said(n)), time.Now()) }},
-		"a call that nobody can resume":  {answers: true, live: true, bring: func(a *connection, n int) { a.SendUnstored([]byte(said(n)), time.Now()) }, spared: true},
+		"a call that nobody can resume":  {answers: true, live: true, bring: func(a *connection, n int) { a.SendUnstored([]byte(said(n)), time.Now()) }, keptExpired: true},
 		"a call that has had an event":   {answers: true, live: true, bring: func(a *connection, n int) { a.Frame(frame(n)) }},
-		"nothing comes but the moment":   {primes: true, live: true, bring: func(a *connection, n int) { a.Lapse() }},
+		"nothing comes but the moment":   {primes: true, live: true, bring: func(a *connection, n int) { a.EndIfExpired() }},
 		"a frame behind a log that lags": {primes: true, bring: func(a *connection, n int) { a.Frame(frame(n)) }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -44,7 +44,7 @@ func TestNothingComesAfterUntil(t *testing.T) {
 				var held atomic.Int64
 				c := &client{}
 				until := time.Now().Add(time.Minute)
-				a := attachment.New(attachment.Config[string]{Among: &among, Held: &held, Conn: c, Stream: "s", Until: until, Primes: tt.primes, Answers: tt.answers}, 1, 0, tt.live)
+				a := attachment.New(attachment.Config[string]{Among: &among, Held: &held, Conn: c, Stream: "s", Expires: until, Primes: tt.primes, Answers: tt.answers}, 1, 0, tt.live)
 				a.Open(true)
 				time.Sleep(time.Minute - 1)
 				if tt.bring(a, 1); a.IsOver() {
@@ -59,7 +59,7 @@ func TestNothingComesAfterUntil(t *testing.T) {
 				}
 				want := []string{said(1)}
 				switch {
-				case tt.spared:
+				case tt.keptExpired:
 					tt.bring(a, 3)
 					a.Frame(frame(1)) // from here on the client could resume
 					a.Frame(frame(2))
@@ -67,7 +67,7 @@ func TestNothingComesAfterUntil(t *testing.T) {
 				case strings.HasPrefix(name, "nothing"), strings.HasPrefix(name, "a frame behind"):
 					want = nil
 				}
-				if !slices.Equal(c.events, want) || c.over == tt.spared || a.IsOver() == tt.spared {
+				if !slices.Equal(c.events, want) || c.over == tt.keptExpired || a.IsOver() == tt.keptExpired {
 					t.Errorf("the events %q came, want %q; over: %v", c.events, want, c.over)
 				}
 				if tt.primes && len(c.primed) != 1 {
