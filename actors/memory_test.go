@@ -9,8 +9,10 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/actors/internal/stream"
+	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/store"
+	"github.com/troupe-run/troupe/mcp"
 )
 
 // memory is a Store that a test can look into and hold up.
