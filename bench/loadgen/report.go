@@ -1,6 +1,7 @@
 package loadgen
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -88,6 +89,24 @@ func latencyOf(h *hdrhistogram.Histogram) Latency {
 // String is the latency for people.
 func (l Latency) String() string {
 	return fmt.Sprintf("p50 %.2f ms, p90 %.2f, p99 %.2f, p99.9 %.2f, max %.2f", l.P50, l.P90, l.P99, l.P999, l.Max)
+}
+
+// Figure is one number of a report.
+type Figure struct {
+	Name  string // with its unit
+	Value float64
+}
+
+// Figures returns the numbers of the report, always the same ones in the same order. What the run
+// has not measured is 0.
+func (r *Report) Figures() []Figure {
+	held, beside, first := cmp.Or(r.Held, new(Held)), cmp.Or(r.Beside, new(Beside)), cmp.Or(r.First, new(Latency))
+	return []Figure{
+		{"operations/s", r.PerSecond}, {"p50 ms", r.Latency.P50}, {"p90 ms", r.Latency.P90}, {"p99 ms", r.Latency.P99}, {"p99.9 ms", r.Latency.P999}, {"max ms", r.Latency.Max},
+		{"failed", float64(r.Failed())}, {"first event p50 ms", first.P50}, {"first event p99 ms", first.P99},
+		{"alone p50 ms", beside.Alone.P50}, {"alone p99 ms", beside.Alone.P99}, {"p50 to p50 alone", beside.P50}, {"p99 to p99 alone", beside.P99},
+		{"server KiB each", held.Each}, {"held server MiB", held.After}, {"server µs/operation", r.CPU}, {"server MiB", r.Resident},
+	}
 }
 
 // Failed is how many operations failed.
