@@ -85,7 +85,7 @@ func (r measurement) putLoad(ctx context.Context, more ...string) (*loadgen.Repo
 
 // resultOf returns what a report of calls says.
 func (r measurement) resultOf(p *loadgen.Report) result {
-	got := result{Scenario: r.s.name, Server: r.v.name, CPU: p.CPU, P50: p.Latency.P50, P99: p.Latency.P99, PerSecond: p.PerSecond, Resident: p.Resident}
+	got := result{Scenario: r.s.name, Server: r.v.name, Calls: p}
 	got.addFailures(p)
 	return got
 }
@@ -109,34 +109,31 @@ func (r measurement) measureHeld(ctx context.Context) (result, error) {
 		calls, err = r.putLoad(ctx, "--duration", r.length.String())
 		return err
 	}
-	h := &kept{Count: r.s.count}
 	var begun *loadgen.Report
+	var err error
 	if r.s.count == 0 {
-		if err := r.p.settle(ctx); err != nil {
-			return result{}, err
-		}
-		mib, err := loadgen.Resident(r.p.cmd.Process.Pid)
-		if err != nil {
-			return result{}, err
-		}
-		h.Before, h.After = mib, mib
-		if err := call(ctx); err != nil {
-			return result{}, err
+		if begun, err = r.reportNothing(ctx); err == nil {
+			err = call(ctx)
 		}
 	} else {
-		var err error
-		if begun, err = r.holdMeanwhile(ctx, call); err != nil {
-			return result{}, err
-		}
-		h.Before, h.After, h.Each = begun.Held.Before, begun.Held.After, begun.Held.Each*1024
-		h.CPU, h.PerSecond = begun.CPU, begun.PerSecond
+		begun, err = r.holdMeanwhile(ctx, call)
+	}
+	if err != nil {
+		return result{}, err
 	}
 	got := r.resultOf(calls)
-	if begun != nil {
-		got.addFailures(begun)
-	}
-	got.Held = h
+	got.addFailures(begun)
+	got.Begun = begun
 	return got, nil
+}
+
+// reportNothing reports the memory of a server that holds nothing.
+func (r measurement) reportNothing(ctx context.Context) (*loadgen.Report, error) {
+	if _, err := r.p.collect(ctx); err != nil {
+		return nil, err
+	}
+	mib, err := loadgen.Resident(r.p.cmd.Process.Pid)
+	return &loadgen.Report{Held: &loadgen.Held{Before: mib, After: mib}}, err
 }
 
 // holdMeanwhile begins what the scenario holds in this process, and does something while it is
@@ -181,7 +178,7 @@ const goneWithin = time.Minute
 // measureWaiting has calls or listeners wait twice, and looks at what is live while they do and
 // once they have ended. What is over its budget has failed, and so has what stays behind.
 func (r measurement) measureWaiting(ctx context.Context) (result, error) {
-	got := result{Scenario: r.s.name, Server: r.v.name, Held: &kept{Count: r.s.count}}
+	got := result{Scenario: r.s.name, Server: r.v.name}
 	if _, err := r.putLoad(ctx, "--duration", warmFor.String(), "--warm-up", "-1s"); err != nil {
 		return got, err
 	}
@@ -215,7 +212,7 @@ func (r measurement) measureWaiting(ctx context.Context) (result, error) {
 			got.addOverrun("%.0f bytes left of each", left)
 		}
 		if before = after; i == 0 {
-			got.Held.Live, got.Held.Left, got.Held.PerSecond = each, left, begun.PerSecond
+			got.Live, got.Left, got.Begun = each, left, begun
 		}
 	}
 	return got, nil
@@ -273,7 +270,6 @@ func (r measurement) measureBesideSlow(ctx context.Context) (result, error) {
 	}
 	got := r.resultOf(calls)
 	got.addFailures(open)
-	got.Beside = calls.Beside
 	return got, nil
 }
 
@@ -311,8 +307,8 @@ func (r measurement) measureBesideNoise(ctx context.Context) (result, error) {
 	if text, ok := noise.Examples[wrongAnswer]; ok { // Refusals are its own matter.
 		got.addFailures(&loadgen.Report{Errors: map[string]int64{wrongAnswer: noise.Errors[wrongAnswer]}, Examples: map[string]string{wrongAnswer: text}})
 	}
-	got.Beside = calls.BesideOf(alone)
-	got.Beside.Offered, got.Beside.Served, got.Beside.Refused = noise.Rate, noise.PerSecond, noise.Errors
+	calls.Beside = calls.BesideOf(alone)
+	calls.Beside.Offered, calls.Beside.Served, calls.Beside.Refused = noise.Rate, noise.PerSecond, noise.Errors
 	return got, nil
 }
 

@@ -104,7 +104,7 @@ func (r *Report) Figures() []Figure {
 	return []Figure{
 		{"operations/s", r.PerSecond}, {"p50 ms", r.Latency.P50}, {"p90 ms", r.Latency.P90}, {"p99 ms", r.Latency.P99}, {"p99.9 ms", r.Latency.P999}, {"max ms", r.Latency.Max},
 		{"failed", float64(r.Failed())}, {"first event p50 ms", first.P50}, {"first event p99 ms", first.P99},
-		{"alone p50 ms", beside.Alone.P50}, {"alone p99 ms", beside.Alone.P99}, {"p50 to p50 alone", beside.P50}, {"p99 to p99 alone", beside.P99},
+		{"alone p50 ms", beside.Alone.P50}, {"alone p99 ms", beside.Alone.P99}, {"p50 to p50 alone", beside.P50}, {"p99 to p99 alone", beside.P99}, {"noise served/s", beside.Served},
 		{"server KiB each", held.Each}, {"held server MiB", held.After}, {"server µs/operation", r.CPU}, {"server MiB", r.Resident},
 	}
 }
