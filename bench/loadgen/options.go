@@ -60,11 +60,6 @@ type Options struct {
 	Count int
 	// Keep leaves the sessions of hold to the server, which keeps them as long as it likes.
 	Keep bool
-	// Noise is how many operations begin per second for the noisy client of the scenario noisy,
-	// which has the address NoiseFrom: 10,000 by default, ten times what troupe serve lets an
-	// address have, from 127.0.0.2.
-	Noise     float64
-	NoiseFrom string
 	// From is the local address of the clients; "" is any. Servers tell anonymous clients apart by
 	// it.
 	From string
@@ -95,7 +90,6 @@ func (o *Options) fillDefaults() {
 	o.Scenario, o.Revision = cmp.Or(o.Scenario, "echo"), cmp.Or(o.Revision, DefaultRevision)
 	o.Clients, o.Size = cmp.Or(o.Clients, 32), cmp.Or(o.Size, 64)
 	o.Duration, o.Timeout, o.WarmUp = cmp.Or(o.Duration, 10*time.Second), cmp.Or(o.Timeout, 30*time.Second), max(0, cmp.Or(o.WarmUp, time.Second))
-	o.Noise, o.NoiseFrom = cmp.Or(o.Noise, 10_000), cmp.Or(o.NoiseFrom, "127.0.0.2")
 }
 
 // check says what is wrong with options whatever the scenario.
@@ -108,10 +102,8 @@ func (o *Options) check() error {
 	switch {
 	case !slices.Contains(revisions, o.Revision):
 		return fmt.Errorf("revision is %q: want one of %s", o.Revision, strings.Join(revisions, ", "))
-	case !(o.Noise >= 0 && o.Noise <= 1e6):
-		return fmt.Errorf("noise is %v: want 1 to 1,000,000 operations a second", o.Noise)
-	case o.From != "" && net.ParseIP(o.From) == nil, net.ParseIP(o.NoiseFrom) == nil:
-		return fmt.Errorf("%q or %q is no address of this machine", o.From, o.NoiseFrom)
+	case o.From != "" && net.ParseIP(o.From) == nil:
+		return fmt.Errorf("%q is no address of this machine", o.From)
 	case o.Clients < 1 || o.Clients > MostClients:
 		return fmt.Errorf("clients are %d: want 1 to %d", o.Clients, MostClients)
 	case !(o.Rate >= 0 && o.Rate <= 1e6):
@@ -149,7 +141,7 @@ func (o *Options) callMeanwhile(ctx context.Context) error {
 
 // sendsText reports whether the clients send texts of the size that was chosen.
 func (o *Options) sendsText() bool {
-	return slices.Contains([]string{"echo", "mixed", "slow", "noisy"}, o.Scenario)
+	return slices.Contains([]string{"echo", "mixed", "slow"}, o.Scenario)
 }
 
 // printProgress tells how far a run is.

@@ -152,12 +152,7 @@ func (r *Report) Print(w io.Writer) error {
 	if b := r.Beside; b != nil {
 		fmt.Fprintf(t, "alone\t%v, %.1f/s\n", b.Alone, b.AlonePerSecond)
 		fmt.Fprintf(t, "disturbed\tp50 x %.2f, p99 x %.2f\n", b.P50, b.P99)
-		if b.Streams > 0 {
-			fmt.Fprintf(t, "slow reader\t%d streams, %d bytes read\n", b.Streams, b.Bytes)
-		}
-		if b.Offered > 0 {
-			fmt.Fprintf(t, "noisy client\t%.1f/s served of %.0f/s, and otherwise %v\n", b.Served, b.Offered, b.Refused)
-		}
+		fmt.Fprintf(t, "slow reader\t%d streams, %d bytes read\n", b.Streams, b.Bytes)
 	}
 	if h := r.Held; h != nil {
 		memory := ""
