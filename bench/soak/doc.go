@@ -28,8 +28,7 @@
 //	outage     all NATS servers are away for --away, once
 //
 // With --harms only these come, in this order; otherwise all that fit, each before one comes again.
-// With --old each start is of the other of two releases, on the same data. --visitors chooses who
-// works with the nodes meanwhile; otherwise all that fit:
+// --visitors chooses who works with the nodes meanwhile; otherwise all that fit:
 //
 //	calls      plain calls, slow ones, lists, short sessions, and calls whose client goes away
 //	streams    calls that stream, batches, cancels, streams that clients break off, and resumes

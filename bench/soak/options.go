@@ -28,8 +28,6 @@ type options struct {
 	hosted   bool   // the program is bench/lab
 	harms    list
 	visitors list
-	old      string        // the commit of another release that takes turns; "" for none
-	oldBin   string        // its program
 	crowd    int           // clients that come back within a second
 	away     time.Duration // how long an outage lasts
 

@@ -34,31 +34,11 @@ func build(ctx context.Context, dir string, host bool) (string, error) {
 	return bin, nil
 }
 
-// buildAt compiles the program as it was at a commit.
-func buildAt(ctx context.Context, dir, commit string) (string, error) {
-	from, bin := filepath.Join(dir, "from"), filepath.Join(dir, "troupe-old")
-	if err := os.MkdirAll(from, 0o755); err != nil {
-		return "", err
-	}
-	root, err := repositoryFile("")
-	if err != nil {
-		return "", err
-	}
-	archive := filepath.Join(dir, "from.tar")
-	for _, args := range [][]string{{"git", "-C", root, "archive", "-o", archive, commit}, {"tar", "-C", from, "-xf", archive}, {"go", "-C", from, "build", "-o", bin, "./cmd/troupe"}} {
-		if out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput(); err != nil {
-			return "", fmt.Errorf("build the program as of %s: %s: %w\n%s", commit, args[0], err, out)
-		}
-	}
-	return bin, nil
-}
-
 // process is a program that is started over and over with the same command.
 type process struct {
 	name   string // in a fleet
 	health string // the URL that tells when it is ready, "" for that of troupe serve
 	bin    string
-	next   string // if not "", another release, which is started the next time; then they take turns
 	args   []string
 	addr   string
 	log    logTail
@@ -127,9 +107,6 @@ func (p *process) start() error {
 	exited := make(chan error, 1)
 	go func() { exited <- cmd.Wait() }()
 	p.cmd, p.exited = cmd, exited
-	if p.next != "" {
-		p.bin, p.next = p.next, p.bin
-	}
 	return nil
 }
 

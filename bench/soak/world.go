@@ -54,7 +54,6 @@ func newWorld(ctx context.Context, o options, more ...string) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.next = o.oldBin
 	w := &world{o: o, p: p, rt: client.NewTransport()}
 	w.harm.Store("")
 	w.ctx, w.fail = context.WithCancelCause(ctx)
