@@ -22,7 +22,6 @@
 //	roll       all nodes end in order and start again, one after the other
 //	partition  of a node from NATS, for longer than its lease
 //	twin       a second process takes the name of a node, and both are killed in favour of a third
-//	crowd      a node is killed, and --crowd clients with a stream each come back within a second
 //	leader     with three NATS servers, the one that leads a stream of events is paused and killed
 //	crash      all NATS servers are killed at once, and are back within three seconds
 //	outage     all NATS servers are away for --away, once

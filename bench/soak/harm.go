@@ -35,7 +35,6 @@ type harm struct {
 // harms are all harms.
 var harms = []harm{
 	{name: byKill, fits: func(o *options) bool { return o.proxy == "" }, alone: killAlone, strike: killNode},
-	{name: byCrowd, fits: func(o *options) bool { return onNATS(o) && o.crowd > 0 }, strike: killNode},
 	{name: byPause, fits: func(o *options) bool { return o.proxy == "" }, alone: pauseAlone, strike: pauseNode, lasts: standstill},
 	{name: "stop", fits: onNATS, strike: func(f *fleet, i int) (string, func() error, error) {
 		return f.nodes[i].name, f.nodes[i].start, f.nodes[i].endInOrder()
@@ -194,9 +193,6 @@ func (r *worldRun) strikeFleet(h *harm, rng *rand.Rand) (err error) {
 		lasts = w.o.away
 	case lasts == 0:
 		lasts = time.Duration(rng.IntN(3000)) * time.Millisecond
-	}
-	if r.crowd != nil {
-		go r.crowd.scatter()
 	}
 	if !h.silent {
 		for !w.answers() && time.Since(struck) < patience && w.wait(time.Millisecond) {

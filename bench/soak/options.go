@@ -28,7 +28,6 @@ type options struct {
 	hosted   bool   // the program is bench/lab
 	harms    list
 	visitors list
-	crowd    int           // clients that come back within a second
 	away     time.Duration // how long an outage lasts
 
 	events int // costs behind, resume: how many are stored first
@@ -51,7 +50,6 @@ func (l *list) Set(text string) error {
 // The harms that are named elsewhere.
 const (
 	byKill    = "kill"
-	byCrowd   = "crowd"
 	byPause   = "pause"
 	byRestart = "restart"
 	byRoll    = "roll"

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 )
@@ -64,7 +63,6 @@ type worldRun struct {
 	world    *world
 	visitors []roundVisitor
 	tasks    *ledger
-	crowd    *crowd // of the round, nil without one
 
 	answered []time.Duration // from each harm to the next plain call
 	ends     []time.Duration // of nodes that were to end in order
@@ -200,11 +198,6 @@ func (r *worldRun) begin() error {
 // runRound has clients work while a harm is done, and judges what they got.
 func (r *worldRun) runRound(h *harm) (err error) {
 	w, rng := r.world, r.world.rngFor(0)
-	if r.crowd = nil; h.name == byCrowd {
-		if r.crowd, err = newCrowd(w, w.o.crowd); err != nil {
-			return err
-		}
-	}
 	createTasks := func() {
 		if r.visitors[0].wants(ofTasks) {
 			r.tasks.createTasks(roundTasks / 2)
@@ -233,7 +226,7 @@ func (r *worldRun) runRound(h *harm) (err error) {
 	if err != nil {
 		return err
 	}
-	if slices.Contains([]string{byKill, byCrowd}, h.name) || w.fleet != nil && h.name == byPause {
+	if h.name == byKill || w.fleet != nil && h.name == byPause {
 		r.tasks.losses = append(r.tasks.losses, lost)
 	}
 	creating.Wait()
@@ -242,9 +235,6 @@ func (r *worldRun) runRound(h *harm) (err error) {
 	}
 	for _, v := range r.visitors {
 		v.settleRound(false)
-	}
-	if r.crowd != nil {
-		r.crowd.awaitWhole()
 	}
 	for _, v := range r.visitors {
 		v.checkKept(rng)
