@@ -4,9 +4,8 @@
 //	soak world  harms one node, or several behind a load balancer, while clients of all kinds work
 //	soak mixed  has clients come, work in all ways and leave, and judges what the process holds
 //	soak greed  has clients take all they can get of a process with 1 GiB, beside a quiet client
-//	soak costs  measures without harm: streams of a fleet that are resumed at their node and at
-//	            another one (attach); and behind --events stored events a node that is killed
-//	            (behind) and a stream of 200 events that is resumed (resume), --rounds times each
+//	soak costs  measures behind --events stored events a stream of 200 events that is resumed
+//	            (resume) and a node that is killed (behind), --rounds times each
 //
 // # World
 //
