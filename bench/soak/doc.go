@@ -77,9 +77,7 @@
 // soak greed bad-tokens has a server of its own: one address sends 5,000 access tokens a second
 // that do not count, and the quiet client has tokens that count, some of which the server has not
 // seen before. Its p99 may be twice that of when it was alone. All bad tokens must be refused, most
-// of them without a look. soak greed --greedy 10 --duration 60s herd resumes 1,000 streams of 3.9
-// MB within a second, and again until each has come as a whole. The streams of the quiet client may
-// pause for a second at most.
+// of them without a look.
 //
 // # Mixed
 //

@@ -50,8 +50,6 @@ const (
 	p99Floor = 25 * time.Millisecond
 	// greedAsk is how long the server waits for answers: what waits for one is held until then.
 	greedAsk = 10 * time.Second
-	// herdPause is how long another's stream may pause while a herd of streams is resumed.
-	herdPause = time.Second
 	// heldFor is within what time what is held for clients must be gone.
 	heldFor = 65 * time.Second
 	// keptMiB is how much more memory a process may have than at its start once it holds nothing
@@ -67,9 +65,6 @@ func runGreed(ctx context.Context, o options) (*greedReport, error) {
 	}
 	w := &greedRun{o: o, quiet: new(quiet), report: &greedReport{report: newReport("greed", o), Greedy: o.greedy}}
 	flags := []string{"--max-memory", strconv.Itoa(greedMemory), "--set", "max-ask=" + greedAsk.String()}
-	if slices.Equal(names, []string{greed.Herd}) {
-		flags = append(flags, "--max-store", "16GiB") // half of its three quarters for events holds 1,000 streams of 4 MB, and those that were not read in time
-	}
 	p, err := plainProcess(o.bin, o.seed, append(append(flags, "--data", o.data), o.flags...)...)
 	if err != nil {
 		return nil, err
@@ -181,18 +176,12 @@ func (w *greedRun) makeAttack(name string) error {
 	w.judgeQuiet("nobody", alone)
 	r := attackReport{Name: name}
 	said, err := w.startAttackers(name)
-	if err == nil && name == greed.Herd { // what is measured is the second in which it comes, and what follows
-		_, err = said.ReadString('\n')
-	}
 	if err != nil {
 		return err
 	}
 	stop, began := w.watchProcess(), time.Now()
 	r.Quiet, r.Beside, _ = w.workBeside(func() {
-		if name != greed.Herd {
-			_, err = said.ReadString('\n')
-		}
-		if err == nil {
+		if _, err = said.ReadString('\n'); err == nil {
 			err = json.NewDecoder(said).Decode(&r.Results)
 		}
 	})
@@ -211,15 +200,7 @@ func (w *greedRun) makeAttack(name string) error {
 			report.addBroken("%s reached no limit: %v", what, result.Outcomes)
 		}
 	}
-	switch name {
-	case greed.Herd:
-		if n, all := r.Results[name].Outcomes["whole"], greed.HerdSize*w.o.greedy; n != all {
-			report.addBroken("of %d streams %d came as a whole", all, n)
-		}
-		if most := r.Quiet.Took[quietStreams].Max; most > ms(herdPause) {
-			report.addOver("another's stream paused for %.0f ms", most)
-		}
-	case greed.BadTokens:
+	if name == greed.BadTokens {
 		w.judgeTokens(r.Results[name].Outcomes, time.Since(began))
 	}
 	if notReady > 0 {
