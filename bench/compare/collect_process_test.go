@@ -13,7 +13,10 @@ import (
 // filler is a server that holds 64 MiB of garbage.
 const filler = `package main
 
-import "fmt"
+import (
+	"net"
+	"os"
+)
 
 var kept []byte
 
@@ -23,8 +26,10 @@ func main() {
 		kept[i] = 1
 	}
 	kept = nil
-	fmt.Println("http://127.0.0.1:1/mcp")
-	select {}
+	l, err := net.Listen("tcp", os.Args[2])
+	for err == nil {
+		_, err = l.Accept()
+	}
 }
 `
 
@@ -43,12 +48,12 @@ func TestCollect(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "go", "-C", dir, "build", "-o", bin, ".").CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
-	p, err := startProcess(t.Context(), []string{bin}, endpoint)
+	p, err := startProcess(t.Context(), "--listen", []string{bin})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer p.stop()
-	before, err := loadgen.Resident(p.cmd.Process.Pid)
+	before, err := loadgen.Resident(p.pid())
 	if err != nil {
 		t.Skip(err) // this is no Linux
 	}
@@ -57,7 +62,7 @@ func TestCollect(t *testing.T) {
 			t.Fatalf("%d bytes are live: %v", live, err)
 		}
 	}
-	if after, err := loadgen.Resident(p.cmd.Process.Pid); err != nil || before-after < 60 {
+	if after, err := loadgen.Resident(p.pid()); err != nil || before-after < 60 {
 		t.Errorf("the memory was %.1f MiB and is %.1f: %v", before, after, err)
 	}
 	p.stop()

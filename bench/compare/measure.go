@@ -36,7 +36,7 @@ func measureServer(ctx context.Context, b binaries, v server, s scenario, length
 	if s.group == nodes {
 		return measureNodes(ctx, measurement{b: b, v: v, s: s, length: length}, dir)
 	}
-	p, err := startProcess(ctx, v.args(b, s, dir), endpoint)
+	p, err := startProcess(ctx, "--listen", v.args(b, s, dir))
 	if err != nil {
 		return result{}, err
 	}
@@ -68,7 +68,7 @@ func (r measurement) measureCalls(ctx context.Context) (result, error) {
 // putLoad puts the load of the scenario on the server. The load generator is a process of its own.
 func (r measurement) putLoad(ctx context.Context, more ...string) (*loadgen.Report, error) {
 	file := filepath.Join(r.b.dir, "report.json")
-	args := append([]string{"bench", r.p.url, "--json", file, "--pid", strconv.Itoa(r.p.cmd.Process.Pid), "--clients", strconv.Itoa(r.s.clients),
+	args := append([]string{"bench", r.p.URL(0), "--json", file, "--pid", strconv.Itoa(r.p.pid()), "--clients", strconv.Itoa(r.s.clients),
 		"--revision", r.s.revision, "--size", strconv.Itoa(r.s.size)}, more...)
 	if r.v.bare { // Its text is not the client's: with arguments of the user's the load generator does not look at it.
 		arguments := filepath.Join(r.b.dir, "arguments.json")
@@ -132,15 +132,15 @@ func (r measurement) reportNothing(ctx context.Context) (*loadgen.Report, error)
 	if _, err := r.p.collect(ctx); err != nil {
 		return nil, err
 	}
-	mib, err := loadgen.Resident(r.p.cmd.Process.Pid)
+	mib, err := loadgen.Resident(r.p.pid())
 	return &loadgen.Report{Held: &loadgen.Held{Before: mib, After: mib}}, err
 }
 
 // holdMeanwhile begins what the scenario holds in this process, and does something while it is
 // there. Sessions end with the server.
 func (r measurement) holdMeanwhile(ctx context.Context, meanwhile func(context.Context) error) (*loadgen.Report, error) {
-	o := loadgen.Options{URL: r.p.url, Revision: r.s.revision, Clients: r.s.clients, Count: r.s.count, Scenario: r.s.bench, Duration: idleFor, Keep: true,
-		PIDs: []int{r.p.cmd.Process.Pid}, Meanwhile: meanwhile}
+	o := loadgen.Options{URL: r.p.URL(0), Revision: r.s.revision, Clients: r.s.clients, Count: r.s.count, Scenario: r.s.bench, Duration: idleFor, Keep: true,
+		PIDs: []int{r.p.pid()}, Meanwhile: meanwhile}
 	if r.s.holds() {
 		o.Settle = r.p.settle
 	}
@@ -238,7 +238,7 @@ func (r measurement) awaitGone(ctx context.Context) error {
 
 // stillCounted is what the server says of calls and listeners that are there, "" if there are none.
 func (r measurement) stillCounted(ctx context.Context) (string, error) {
-	q, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(r.p.url, "/mcp")+"/metrics", nil)
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.p.Addr+"/metrics", nil)
 	if err != nil {
 		return "", err
 	}
@@ -317,7 +317,7 @@ func (r measurement) measureBesideNoise(ctx context.Context) (result, error) {
 func (r measurement) startNoise(ctx context.Context) (func() (*loadgen.Report, error), error) {
 	file := filepath.Join(r.b.dir, "noise.json")
 	whole := noiseBefore + time.Second + r.length + noiseBeyond
-	c := exec.CommandContext(ctx, "nice", "-n", "19", r.b.troupe, "bench", r.p.url, "--json", file, "--from", noiseFrom, "--clients", noiseClients, "--rate", fmt.Sprint(noise),
+	c := exec.CommandContext(ctx, "nice", "-n", "19", r.b.troupe, "bench", r.p.URL(0), "--json", file, "--from", noiseFrom, "--clients", noiseClients, "--rate", fmt.Sprint(noise),
 		"--size", fmt.Sprint(r.s.size), "--revision", r.s.revision, "--warm-up", "-1s", "--duration", whole.String(), "--timeout", noiseTimeout.String())
 	out := new(bytes.Buffer)
 	c.Stdout, c.Stderr = out, out
@@ -344,7 +344,7 @@ func measureNodes(ctx context.Context, r measurement, dir string) (result, error
 	if err := os.Mkdir(store, 0o755); err != nil {
 		return result{}, err
 	}
-	nats, err := startProcess(ctx, []string{r.b.lab, "nats", "--data", store}, natsURL)
+	nats, err := startProcess(ctx, "--port", []string{r.b.lab, "nats", "--data", store})
 	if err != nil {
 		return result{}, err
 	}
@@ -352,8 +352,8 @@ func measureNodes(ctx context.Context, r measurement, dir string) (result, error
 	var more []string
 	for i := range r.s.count {
 		name := fmt.Sprintf("node-%d", i+1)
-		args := append(r.v.args(r.b, r.s, filepath.Join(dir, name)), "--nats", nats.url, "--node", name)
-		p, err := startProcess(ctx, args, endpoint)
+		args := append(r.v.args(r.b, r.s, filepath.Join(dir, name)), "--nats", "nats://"+nats.Addr, "--node", name)
+		p, err := startProcess(ctx, "--listen", args)
 		if err != nil {
 			return result{}, err
 		}
@@ -362,9 +362,9 @@ func measureNodes(ctx context.Context, r measurement, dir string) (result, error
 			r.p = p
 			continue
 		}
-		more = append(more, p.url, "--pid", strconv.Itoa(p.cmd.Process.Pid))
+		more = append(more, p.URL(0), "--pid", strconv.Itoa(p.pid()))
 	}
-	more = append(more, "--pid", strconv.Itoa(nats.cmd.Process.Pid), "--duration", r.length.String())
+	more = append(more, "--pid", strconv.Itoa(nats.pid()), "--duration", r.length.String())
 	report, err := r.putLoad(ctx, more...)
 	if err != nil {
 		return result{}, err

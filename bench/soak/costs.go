@@ -63,7 +63,7 @@ func runCosts(ctx context.Context, o options) (r *costsReport, err error) {
 	if err := r.storeEvents(w); err != nil {
 		return r, err
 	}
-	c := client.New(w.p.url(0), w.rt)
+	c := client.New(w.p.URL(0), w.rt)
 	if err := c.BeginSession(w.ctx, `{}`); err != nil {
 		return r, err
 	}
@@ -131,7 +131,7 @@ func countTo(ctx context.Context, c *client.Client, n, to, delay int) (before st
 func (r *costsReport) storeEvents(w *world) error {
 	var next atomic.Int64
 	err := each(fillClients, fillClients, func(int) error {
-		c := client.New(w.p.url(0), w.rt)
+		c := client.New(w.p.URL(0), w.rt)
 		err := c.BeginSession(w.ctx, `{}`)
 		for n := int(next.Add(1)); err == nil && n*(2*fillTo+1) < w.o.events; n = int(next.Add(1)) {
 			_, err = countTo(w.ctx, c, n, fillTo, 1)
@@ -141,7 +141,7 @@ func (r *costsReport) storeEvents(w *world) error {
 	if err != nil {
 		return err
 	}
-	m, err := metricsOf(w.p.addr)
+	m, err := metricsOf(w.p.Addr)
 	r.Events, r.Bytes = w.o.events, m[`troupe_store_bytes{stream="events"}`]
 	fmt.Fprintf(w.o.log, "stored %d events, %.0f bytes\n", r.Events, r.Bytes)
 	return err
@@ -150,7 +150,7 @@ func (r *costsReport) storeEvents(w *world) error {
 // measureResumes resumes a stream --rounds times.
 func measureResumes(w *world, c *client.Client, from string) (*resumeCost, error) {
 	var first, last []time.Duration
-	before, _ := w.p.usedResources()
+	before, _ := w.p.Used()
 	for range w.o.rounds {
 		began := time.Now()
 		took, n, err := resumeWhole(w.ctx, c, from)
@@ -162,7 +162,7 @@ func measureResumes(w *world, c *client.Client, from string) (*resumeCost, error
 		}
 		first, last = append(first, took), append(last, time.Since(began))
 	}
-	cpu, _ := w.p.usedResources()
+	cpu, _ := w.p.Used()
 	return &resumeCost{w.o.rounds, latencyOf(first), latencyOf(last), ms(cpu-before) / float64(w.o.rounds)}, nil
 }
 
@@ -175,7 +175,7 @@ func measureKills(w *world, c *client.Client) (*killCost, error) {
 			return nil, err
 		}
 		began := time.Now()
-		if err := errors.Join(w.p.kill(), w.p.startReady(w.ctx)); err != nil {
+		if err := errors.Join(w.p.Kill(), w.p.StartReady(w.ctx)); err != nil {
 			return nil, err
 		}
 		ready = append(ready, time.Since(began))
@@ -183,11 +183,11 @@ func measureKills(w *world, c *client.Client) (*killCost, error) {
 			return answeredWith("first")(c.SendRequest(w.ctx, "1", "tools/call", `{"name":"echo","arguments":{"text":"first"}}`)) == nil
 		}
 		if !w.until(isAnswered) {
-			return nil, errors.New("no answer after the start: " + w.p.log.lastLines(20))
+			return nil, errors.New("no answer after the start: " + w.p.Log.LastLines(20))
 		}
-		took, _ := w.p.usedResources()
+		took, _ := w.p.Used()
 		answer, cpu = append(answer, time.Since(began)), append(cpu, took)
 	}
-	_, resident := w.p.usedResources()
+	_, resident := w.p.Used()
 	return &killCost{w.o.rounds, latencyOf(ready), latencyOf(answer), latencyOf(cpu), resident}, nil
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/bench/client"
+	"github.com/troupe-run/troupe/bench/program"
 	"github.com/troupe-run/troupe/bench/soak/greed"
 )
 
@@ -73,33 +74,33 @@ func runGreed(ctx context.Context, o options) (*greedReport, error) {
 		if len(names) > 1 {
 			return nil, fmt.Errorf("%s has a server of its own, which takes no attack without a token", greed.BadTokens)
 		}
-		key := &tokenKey{resource: p.url(0)}
+		key := &tokenKey{resource: p.URL(0)}
 		config, err := key.configure(o.data + "-auth")
 		if err != nil {
 			return nil, err
 		}
-		p.args = append(p.args, "--config", config)
+		p.Args = append(p.Args, "--config", config)
 		w.quiet.as = func(rt http.RoundTripper) http.RoundTripper { return &tokened{to: rt, key: key} }
 	}
-	p.log.alarms = []string{"lease not renewed", "connection to nats lost", "level=ERROR", "panic"}
-	w.p, w.quiet.url = p, p.url(0)
-	all := []*process{p}
+	p.Log.Alarms = []string{"lease not renewed", "connection to nats lost", "level=ERROR", "panic"}
+	w.p, w.quiet.url = p, p.URL(0)
+	all := []*program.Process{p}
 	if !o.counts {
 		beside, err := plainProcess(o.bin, o.seed+1, "--memory")
 		if err != nil {
 			return nil, err
 		}
-		w.calm, all = &quiet{url: beside.url(0)}, append(all, beside)
+		w.calm, all = &quiet{url: beside.URL(0)}, append(all, beside)
 	}
 	w.ctx, w.cancel = context.WithCancel(ctx)
 	defer w.cancel()
 	for _, p := range all {
-		defer func() { _ = p.kill() }()
-		if err := p.startReady(w.ctx); err != nil {
+		defer func() { _ = p.Kill() }()
+		if err := p.StartReady(w.ctx); err != nil {
 			return nil, err
 		}
 	}
-	if w.report.Idle, err = metricsOf(p.addr); err != nil {
+	if w.report.Idle, err = metricsOf(p.Addr); err != nil {
 		return nil, err
 	}
 	began := time.Now()
@@ -108,16 +109,10 @@ func runGreed(ctx context.Context, o options) (*greedReport, error) {
 	return w.report, err
 }
 
-// plainProcess is a process with the demo and default settings.
-func plainProcess(bin string, seed uint64, flags ...string) (*process, error) {
-	addr, err := freeAddress(seed)
-	return &process{bin: bin, addr: addr, args: append([]string{"serve", "--listen", addr, "--set", "conformance=true"}, flags...)}, err
-}
-
 // greedRun is one run.
 type greedRun struct {
 	o      options
-	p      *process
+	p      *program.Process
 	quiet  *quiet
 	calm   *quiet // of a process that nobody attacks, on the same machine: what it waits for is what the attackers take from that. nil when time is not judged
 	report *greedReport
@@ -151,7 +146,7 @@ func (w *greedRun) attackAll(names []string) error {
 	if !w.o.counts {
 		w.awaitIdle("everything", true)
 	}
-	after, err := metricsOf(w.p.addr)
+	after, err := metricsOf(w.p.Addr)
 	if err != nil {
 		r.addBroken("/metrics: %v", err)
 	}
@@ -159,8 +154,8 @@ func (w *greedRun) attackAll(names []string) error {
 	if r.Peak > greedMemory>>20 {
 		r.addOver("the process had %.0f MiB", r.Peak)
 	}
-	if err := w.p.kill(); err != nil {
-		r.addBroken("%v: %s", err, w.p.log.lastLines(20))
+	if err := w.p.Kill(); err != nil {
+		r.addBroken("%v: %s", err, w.p.Log.LastLines(20))
 	}
 	return context.Cause(w.ctx)
 }
@@ -187,7 +182,7 @@ func (w *greedRun) makeAttack(name string) error {
 	})
 	notReady, rss := stop()
 	if err != nil {
-		return fmt.Errorf("%s: %w: %s", name, err, w.p.log.lastLines(20))
+		return fmt.Errorf("%s: %w: %s", name, err, w.p.Log.LastLines(20))
 	}
 	r.RSS = float64(rss) / (1 << 20)
 	report.Peak = max(report.Peak, r.RSS)
@@ -214,12 +209,12 @@ func (w *greedRun) makeAttack(name string) error {
 	for what, all := range r.Results {
 		fmt.Fprintf(w.o.log, "  %s %v\n", what, all)
 	}
-	for ; w.alarms < len(w.p.log.raisedAlarms()); w.alarms++ {
-		report.addOver("%s: the log says: %s", name, w.p.log.raisedAlarms()[w.alarms])
+	for ; w.alarms < len(w.p.Log.Alarmed()); w.alarms++ {
+		report.addOver("%s: the log says: %s", name, w.p.Log.Alarmed()[w.alarms])
 	}
 	select {
-	case err := <-w.p.exited:
-		report.addBroken("%s: the process ended: %v: %s", name, err, w.p.log.lastLines(40))
+	case err := <-w.p.Exited:
+		report.addBroken("%s: the process ended: %v: %s", name, err, w.p.Log.LastLines(40))
 		return report.verdict()
 	default:
 		return context.Cause(w.ctx)
@@ -272,7 +267,7 @@ func (w *greedRun) judgeQuiet(beside string, q quietReport) {
 // many seconds that took. Sessions stay in memory for a minute; only everything includes them.
 func (w *greedRun) awaitIdle(name string, everything bool) float64 {
 	began := time.Now()
-	_, rest := awaitRest(w.ctx, w.p.addr, heldFor, func(now map[string]float64) []string { return w.heldBeyond(now, everything) })
+	_, rest := awaitRest(w.ctx, w.p.Addr, heldFor, func(now map[string]float64) []string { return w.heldBeyond(now, everything) })
 	if len(rest) > 0 {
 		w.report.addOver("a minute after %s: %s", name, strings.Join(rest, ", "))
 	}
@@ -308,8 +303,8 @@ func (w *greedRun) watchProcess() (stop func() (notReady int, rss int64)) {
 	go func() {
 		defer close(done)
 		for i := 0; ; i++ {
-			_, now := w.p.usedResources()
-			if rss = max(rss, now); i%10 == 0 && !w.p.isReady() {
+			_, now := w.p.Used()
+			if rss = max(rss, now); i%10 == 0 && !w.p.IsReady() {
 				notReady++
 			}
 			if !client.Sleep(ctx, 10*time.Millisecond) {
@@ -332,7 +327,7 @@ func (w *greedRun) startAttackers(name string) (*bufio.Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	args := []string{self, "attack", w.p.addr, strconv.Itoa(w.o.greedy), name, w.o.duration.String()}
+	args := []string{self, "attack", w.p.Addr, strconv.Itoa(w.o.greedy), name, w.o.duration.String()}
 	if nice, err := exec.LookPath("nice"); err == nil {
 		args = append([]string{nice, "-n", "19"}, args...)
 	}

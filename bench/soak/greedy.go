@@ -16,7 +16,7 @@ func startGreedy(w *world) (stop func()) {
 	var calling sync.WaitGroup
 	for _, p := range w.fleet.nodes {
 		calling.Go(func() {
-			r, err := loadgen.Run(ctx, loadgen.Options{URL: p.url(0), Revision: loadgen.Stateless, Clients: w.o.greedy, Size: 64 << 10, From: "127.0.9.1", Duration: 24 * time.Hour, WarmUp: -1})
+			r, err := loadgen.Run(ctx, loadgen.Options{URL: p.URL(0), Revision: loadgen.Stateless, Clients: w.o.greedy, Size: 64 << 10, From: "127.0.9.1", Duration: 24 * time.Hour, WarmUp: -1})
 			if err != nil {
 				w.violated(nil, "the greedy client: %v", err)
 				return

@@ -92,9 +92,9 @@ func runWorld(ctx context.Context, o options) (*worldReport, error) {
 	defer w.end()
 	w.rt = balancedTransport{w.rt.(*http.Transport)}
 	if w.several = o.nodes > 1; o.proxy != "" {
-		w.fleet, err = newProxied(w.ctx, o, w.p.addr)
+		w.fleet, err = newProxied(w.ctx, o, w.p.Addr)
 	} else if w.several {
-		w.fleet, err = newFleet(w.ctx, o, w.p.addr)
+		w.fleet, err = newFleet(w.ctx, o, w.p.Addr)
 	}
 	if err != nil {
 		return nil, err
@@ -174,7 +174,7 @@ func (r *worldRun) begin() error {
 		if n%4 == 3 {
 			revision = batching
 		}
-		v := newSession(w, n, revision, w.p.url(n*o.servers/o.clients), w.connectionsOf(n))
+		v := newSession(w, n, revision, w.p.URL(n*o.servers/o.clients), w.connectionsOf(n))
 		if err := v.begin(); err != nil {
 			return err
 		}
@@ -186,12 +186,12 @@ func (r *worldRun) begin() error {
 	}
 	without := max(2, o.clients/2)
 	for n := 0; n < without && r.visitors[0].wants(ofStateless); n++ {
-		v := newStateless(w, n, w.p.url(n*o.servers/without), w.connectionsOf(100+n))
+		v := newStateless(w, n, w.p.URL(n*o.servers/without), w.connectionsOf(100+n))
 		if r.visitors = append(r.visitors, v); v.hears != nil {
 			go v.hears.run()
 		}
 	}
-	r.tasks = newLedger(w.ctx, *o, w.p.url(0))
+	r.tasks = newLedger(w.ctx, *o, w.p.URL(0))
 	return nil
 }
 

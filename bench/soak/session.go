@@ -183,7 +183,7 @@ func (v *session) newAsking(rng *rand.Rand) *exchange {
 // useOther begins another session, does something in it, and ends it.
 func (v *session) useOther(f func(other *client.Client) error) {
 	boot, starting := v.w.currentBoot()
-	other := client.New(v.w.p.url(0), v.rt)
+	other := client.New(v.w.p.URL(0), v.rt)
 	err := other.BeginSession(v.w.ctx, `{}`)
 	if err == nil {
 		err = f(other)

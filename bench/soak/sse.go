@@ -37,7 +37,7 @@ func visitOverSSE(w *world, n, turn int, rng *rand.Rand) {
 	v.do("connect", func() (err error) {
 		late := time.AfterFunc(patience, cancel)
 		defer late.Stop()
-		v.c, err = client.OpenSSE(ctx, "http://"+w.p.addr+"/sse", v.conns)
+		v.c, err = client.OpenSSE(ctx, "http://"+w.p.Addr+"/sse", v.conns)
 		return err
 	})
 	way := departures[turn%len(departures)]

@@ -12,7 +12,7 @@ func worldTest(t *testing.T, o options, seen ...string) *worldReport {
 	t.Helper()
 	o.data, o.counts, o.log = t.TempDir()+"/data", true, t.Output()
 	if o.bin = host; o.proxy != "" {
-		o.bin = program
+		o.bin = troupe
 	}
 	o.hosted, o.servers, o.nodes = o.proxy == "", max(o.servers, 1), max(o.nodes, 1)
 	r, err := runWorld(t.Context(), o)
