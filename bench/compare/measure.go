@@ -1,12 +1,10 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +13,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/bench/loadgen"
+	"github.com/troupe-run/troupe/bench/program"
 )
 
 // A measurement is a server that is measured at a scenario.
@@ -132,8 +131,9 @@ func (r measurement) reportNothing(ctx context.Context) (*loadgen.Report, error)
 	if _, err := r.p.collect(ctx); err != nil {
 		return nil, err
 	}
-	mib, err := loadgen.Resident(r.p.pid())
-	return &loadgen.Report{Held: &loadgen.Held{Before: mib, After: mib}}, err
+	_, resident := r.p.Used()
+	mib := float64(resident) / (1 << 20)
+	return &loadgen.Report{Held: &loadgen.Held{Before: mib, After: mib}}, nil
 }
 
 // holdMeanwhile begins what the scenario holds in this process, and does something while it is
@@ -200,7 +200,7 @@ func (r measurement) measureWaiting(ctx context.Context) (result, error) {
 		if each > r.s.budget {
 			got.addOverrun("%.0f bytes each", each)
 		}
-		if err := r.awaitGone(ctx); err != nil {
+		if err := r.awaitGone(); err != nil {
 			got.addOverrun("%v", err)
 		}
 		after, err := r.p.collect(ctx)
@@ -220,9 +220,9 @@ func (r measurement) measureWaiting(ctx context.Context) (result, error) {
 
 // awaitGone waits until the server counts none of those that waited, and until their connections
 // have ended, which is a moment later.
-func (r measurement) awaitGone(ctx context.Context) error {
+func (r measurement) awaitGone() error {
 	for end := time.Now().Add(goneWithin); ; time.Sleep(500 * time.Millisecond) {
-		counted, err := r.stillCounted(ctx)
+		counted, err := r.stillCounted()
 		if err == nil && counted == "" {
 			time.Sleep(2 * time.Second)
 			return nil
@@ -237,24 +237,14 @@ func (r measurement) awaitGone(ctx context.Context) error {
 }
 
 // stillCounted is what the server says of calls and listeners that are there, "" if there are none.
-func (r measurement) stillCounted(ctx context.Context) (string, error) {
-	q, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.p.Addr+"/metrics", nil)
-	if err != nil {
-		return "", err
-	}
-	resp, err := http.DefaultClient.Do(q)
-	if err != nil {
-		return "", err
-	}
-	defer resp.Body.Close()
-	lines := bufio.NewScanner(resp.Body)
-	for lines.Scan() {
-		line := lines.Text()
-		if (strings.HasPrefix(line, `troupe_actors{kind="request"}`) || strings.HasPrefix(line, `troupe_actors{kind="subscription"}`)) && !strings.HasSuffix(line, " 0") {
-			return line, nil
+func (r measurement) stillCounted() (string, error) {
+	m, err := program.Metrics(r.p.Addr)
+	for _, kind := range []string{"request", "subscription"} {
+		if n := m[`troupe_actors{kind="`+kind+`"}`]; n > 0 {
+			return fmt.Sprintf("%.0f of %s", n, kind), err
 		}
 	}
-	return "", lines.Err()
+	return "", err
 }
 
 // measureBesideSlow measures calls alone and beside a slow reader, while event streams are open on

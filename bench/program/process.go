@@ -6,6 +6,7 @@
 package program
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,8 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -157,4 +160,22 @@ func (p *Process) EndWith(with syscall.Signal) error {
 	case <-time.After(goneWithin):
 		return fmt.Errorf("%s is there %v after %s: %s", p.Name, goneWithin, with, p.Log.LastLines(20))
 	}
+}
+
+// Metrics reads what troupe at an address says at /metrics: values by the names of their series.
+func Metrics(addr string) (map[string]float64, error) {
+	resp, err := http.Get("http://" + addr + "/metrics")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	m := make(map[string]float64)
+	lines := bufio.NewScanner(resp.Body)
+	for lines.Scan() {
+		name, text, _ := strings.Cut(lines.Text(), " ")
+		if v, err := strconv.ParseFloat(text, 64); err == nil {
+			m[name] = v
+		}
+	}
+	return m, lines.Err()
 }

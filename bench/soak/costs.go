@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/bench/client"
+	"github.com/troupe-run/troupe/bench/program"
 )
 
 // costsReport is what kills and resumes cost behind stored events. Nothing of it is judged.
@@ -141,7 +142,7 @@ func (r *costsReport) storeEvents(w *world) error {
 	if err != nil {
 		return err
 	}
-	m, err := metricsOf(w.p.Addr)
+	m, err := program.Metrics(w.p.Addr)
 	r.Events, r.Bytes = w.o.events, m[`troupe_store_bytes{stream="events"}`]
 	fmt.Fprintf(w.o.log, "stored %d events, %.0f bytes\n", r.Events, r.Bytes)
 	return err

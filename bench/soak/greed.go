@@ -100,7 +100,7 @@ func runGreed(ctx context.Context, o options) (*greedReport, error) {
 			return nil, err
 		}
 	}
-	if w.report.Idle, err = metricsOf(p.Addr); err != nil {
+	if w.report.Idle, err = program.Metrics(p.Addr); err != nil {
 		return nil, err
 	}
 	began := time.Now()
@@ -146,7 +146,7 @@ func (w *greedRun) attackAll(names []string) error {
 	if !w.o.counts {
 		w.awaitIdle("everything", true)
 	}
-	after, err := metricsOf(w.p.Addr)
+	after, err := program.Metrics(w.p.Addr)
 	if err != nil {
 		r.addBroken("/metrics: %v", err)
 	}

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/troupe-run/troupe/bench/program"
 )
 
 // mixedReport is what a process held under a load that stayed the same, and after it.
@@ -69,11 +71,11 @@ func runMixed(ctx context.Context, o options) (*mixedReport, error) {
 		return nil, err
 	}
 	r := &mixedReport{report: newReport("mixed", o), Clients: o.clients, Kept: keep.Seconds(), Judged: o.time >= keptShare*mostKept}
-	if r.Idle, err = metricsOf(w.p.Addr); err != nil {
+	if r.Idle, err = program.Metrics(w.p.Addr); err != nil {
 		return nil, err
 	}
 	samples, failed := r.load(w)
-	if r.After, err = metricsOf(w.p.Addr); err != nil {
+	if r.After, err = program.Metrics(w.p.Addr); err != nil {
 		return nil, errors.Join(failed, err)
 	}
 	r.Counts, r.Cores = w.tally.counts(), (r.After["process_cpu_seconds_total"]-r.Idle["process_cpu_seconds_total"])/r.Seconds
@@ -229,7 +231,7 @@ var mixedBounds = []bound{
 
 // takeSample reads what the process holds.
 func takeSample(w *world, began time.Time) (sample, error) {
-	g, err := metricsOf(w.p.Addr)
+	g, err := program.Metrics(w.p.Addr)
 	if err != nil {
 		return nil, err
 	}

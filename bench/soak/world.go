@@ -173,7 +173,7 @@ func (w *world) connectionsOf(n int) connections {
 // none.
 func (w *world) callsInFlight() string {
 	for _, p := range w.nodes() {
-		m, err := metricsOf(p.Addr)
+		m, err := program.Metrics(p.Addr)
 		if n, ok := m["troupe_calls_in_flight"]; !ok || n > 0 {
 			return fmt.Sprintf("%.0f of %s (%v)", n, p.Name, err)
 		}
