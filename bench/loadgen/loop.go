@@ -39,36 +39,13 @@ func newLoop(o *Options, s *scenario, l *ledger) *loop {
 	return &loop{o: o, s: s, l: l, clients: newCrowd(o, o.Clients)}
 }
 
-// beginClients begins the clients, and looks whether the server can do the scenario.
-func (r *loop) beginClients(ctx context.Context) error {
-	ready := func(c *client) error {
-		ctx, cancel := context.WithTimeout(ctx, r.o.Timeout)
-		defer cancel()
-		if r.s.bare {
-			return nil
-		}
-		return c.initialize(ctx)
+// beginClients begins the sessions of the clients, if they need some. Those that fail are counted, and
+// are no part of the run.
+func (r *loop) beginClients(ctx context.Context) (err error) {
+	if !r.s.bare {
+		r.clients, err = r.clients.beginSessions(ctx, r.l)
 	}
-	first := r.clients[0]
-	if err := ready(first); err != nil {
-		return err
-	}
-	once, cancel := context.WithTimeout(ctx, r.o.Timeout)
-	defer cancel()
-	if err := r.s.checkTool(once, first); err != nil {
-		return err
-	}
-	if _, err := r.s.do(once, first); err != nil {
-		return fmt.Errorf("the first operation failed: %w", err)
-	}
-	failed := make(chan error, len(r.clients))
-	r.clients[1:].forEach(prepareAtOnce, func(_ int, c *client) {
-		if err := ready(c); err != nil {
-			failed <- err
-		}
-	})
-	close(failed)
-	return <-failed
+	return err
 }
 
 // runOnce has the clients repeat the operation for the time of the run, and fills in the report.

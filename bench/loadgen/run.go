@@ -53,11 +53,11 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if _, err := usageOf(o.PIDs); err != nil {
 		return nil, err
 	}
+	if err := s.probeServer(ctx, &o); err != nil {
+		return nil, err
+	}
 	l := newLedger(&o)
 	if s.whole != nil {
-		if err := s.probeServer(ctx, &o); err != nil {
-			return nil, err
-		}
 		if err := s.whole(ctx, &o, l); err != nil {
 			return nil, err
 		}
