@@ -57,7 +57,7 @@ func setRatios(results []result) {
 }
 
 // unshown are figures of a report that the tables leave out.
-var unshown = []string{"p90 ms", "p99.9 ms", "max ms", "failed"}
+var unshown = []string{"p90 ms", "p99.9 ms", "max ms", "failed", "server cores", "held"}
 
 // figures are those of the tables. What was not measured is 0.
 func (r *result) figures() []loadgen.Figure {
