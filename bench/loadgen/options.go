@@ -76,11 +76,14 @@ type Options struct {
 	// can collect its garbage first; nil leaves it alone.
 	Settle func(context.Context) error
 	// Meanwhile is called while the sessions of hold, the calls of parked, or all streams of
-	// streams, are there, once the memory has been looked at; nil does nothing.
+	// streams, are there, once the memory has been looked at; nil does nothing. A loop calls it when
+	// it begins, and lasts until it returns in place of its Duration.
 	Meanwhile func(context.Context) error
 
 	// Progress gets a line every two seconds; nil is nobody.
 	Progress io.Writer
+	// Through is what the requests of each client go through; nil is nothing.
+	Through func(http.RoundTripper) http.RoundTripper
 	// Dial makes connections from a local address, "" for any; nil is a net.Dialer.
 	Dial func(from, address string) (net.Conn, error)
 }

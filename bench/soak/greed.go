@@ -31,7 +31,7 @@ type greedReport struct {
 	Peak    float64            `json:"peak_rss_mib"`
 	Idle    map[string]float64 `json:"idle_before"`
 	After   map[string]float64 `json:"idle_a_minute_after"`
-	Alone   map[string]latency `json:"quiet_alone_ms"` // a second before each attack
+	Alone   map[string]latency `json:"quiet_alone_ms"` // before the attacks: the one with the median p99
 	Attacks []attackReport     `json:"attacks"`
 }
 
@@ -118,25 +118,24 @@ type greedRun struct {
 	report *greedReport
 	ctx    context.Context
 	cancel func()
-	alone  map[string][]time.Duration
+	alone  []quietReport
 	alarms int // lines of the log that have been told
 }
 
 // workBeside runs f beside the quiet client, and beside that of the process that nobody attacks.
-func (w *greedRun) workBeside(f func()) (quiet, beside quietReport, took map[string][]time.Duration) {
-	run := func() { quiet, took = w.quiet.workDuring(w.ctx, f) }
+func (w *greedRun) workBeside(f func()) (quiet, beside quietReport) {
+	run := func() { quiet = w.quiet.workDuring(w.ctx, f) }
 	if w.calm == nil {
 		run()
 	} else {
-		beside, _ = w.calm.workDuring(w.ctx, run)
+		beside = w.calm.workDuring(w.ctx, run)
 	}
-	return quiet, beside, took
+	return quiet, beside
 }
 
 // attackAll makes the attacks and judges them.
 func (w *greedRun) attackAll(names []string) error {
 	r := w.report
-	w.alone = make(map[string][]time.Duration)
 	for _, name := range names {
 		if err := w.makeAttack(name); err != nil {
 			return err
@@ -164,10 +163,8 @@ func (w *greedRun) attackAll(names []string) error {
 // one.
 func (w *greedRun) makeAttack(name string) error {
 	report := w.report
-	alone, _, took := w.workBeside(func() { client.Sleep(w.ctx, w.o.duration/2) })
-	for kind, all := range took {
-		w.alone[kind] = append(w.alone[kind], all...)
-	}
+	alone, _ := w.workBeside(func() { client.Sleep(w.ctx, w.o.duration/2) })
+	w.alone = append(w.alone, alone)
 	w.judgeQuiet("nobody", alone)
 	r := attackReport{Name: name}
 	said, err := w.startAttackers(name)
@@ -175,7 +172,7 @@ func (w *greedRun) makeAttack(name string) error {
 		return err
 	}
 	stop, began := w.watchProcess(), time.Now()
-	r.Quiet, r.Beside, _ = w.workBeside(func() {
+	r.Quiet, r.Beside = w.workBeside(func() {
 		if _, err = said.ReadString('\n'); err == nil {
 			err = json.NewDecoder(said).Decode(&r.Results)
 		}
@@ -241,7 +238,15 @@ func (w *greedRun) judgeTokens(answers greed.Outcomes, took time.Duration) {
 // judgeTimes compares what the quiet client had to wait for with what it waits for alone, or with
 // what the attackers take from the whole machine, if that is more.
 func (w *greedRun) judgeTimes() {
-	w.report.Alone = latenciesOf(w.alone)
+	w.report.Alone = make(map[string]latency)
+	for kind := range quietLoads {
+		var all []latency
+		for _, r := range w.alone {
+			all = append(all, r.Took[kind])
+		}
+		slices.SortFunc(all, func(a, b latency) int { return cmp.Compare(a.P99, b.P99) })
+		w.report.Alone[kind] = all[len(all)/2]
+	}
 	for _, r := range w.report.Attacks {
 		for kind, alone := range w.report.Alone {
 			beside, then := r.Beside.Took[kind], r.Quiet.Took[kind]
@@ -258,7 +263,7 @@ func (w *greedRun) judgeTimes() {
 
 // judgeQuiet looks whether the quiet client got all that it asked for.
 func (w *greedRun) judgeQuiet(beside string, q quietReport) {
-	if q.Failed > 0 || q.Took[quietCalls].N == 0 || q.Took[quietBegins].N == 0 || q.Took[quietStreams].N == 0 {
+	if q.Failed > 0 || q.isIdle() {
 		w.report.addBroken("beside %s requests of the quiet client failed, or it got nothing done: %s: %s", beside, q, strings.Join(q.Failures, "; "))
 	}
 }
