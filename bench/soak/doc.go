@@ -48,7 +48,6 @@
 //   - when an answer that was accepted (202) does not reach its question, an update does not come,
 //     or a state or a cursor leads elsewhere than before;
 //   - when a cancelled call is answered or sends on, or a handler goes on whose client has left;
-//   - when an event id or a question of another session is more than one that was made up;
 //   - when a task does not complete, changes after its end, or runs a step again that is stored; or
 //     what a node does that has lost a task counts;
 //   - when a request fails, or is refused for a moment, though the nodes are well. While a node, or
