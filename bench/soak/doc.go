@@ -46,7 +46,7 @@
 //   - when a call that may run again is given up, or one that may not runs again, or is given up
 //     though its node was not lost;
 //   - when an answer that was accepted (202) does not reach its question, an update does not come,
-//     or a state or a cursor leads elsewhere than before;
+//     or a state leads elsewhere than before;
 //   - when a cancelled call is answered or sends on, or a handler goes on whose client has left;
 //   - when a task does not complete, changes after its end, or runs a step again that is stored; or
 //     what a node does that has lost a task counts;

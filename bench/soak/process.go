@@ -32,7 +32,7 @@ func plainProcess(bin string, seed uint64, flags ...string) (*program.Process, e
 
 // newProcess is one for many clients, all of whose sessions come from one address.
 func newProcess(bin, data string, seed uint64, more ...string) (*program.Process, error) {
-	return plainProcess(bin, seed, append([]string{"--data", data, "--set", "call-rate=1000000", "--set", "principal-rate=1000000", "--set", "log-rate=0", "--set", "page-size=7"}, more...)...)
+	return plainProcess(bin, seed, append([]string{"--data", data, "--set", "call-rate=1000000", "--set", "principal-rate=1000000", "--set", "log-rate=0"}, more...)...)
 }
 
 // newTwin is a process with the same settings at another address.
