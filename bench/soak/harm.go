@@ -19,6 +19,12 @@ const (
 	leaderGone = 8 * time.Second
 )
 
+// How Linux has a process stand still, and go on.
+const (
+	sigStop = syscall.Signal(19)
+	sigCont = syscall.Signal(18)
+)
+
 // harm is what is done to the nodes in one round.
 type harm struct {
 	name string
