@@ -88,7 +88,7 @@ func newFleet(ctx context.Context, o options, address string) (f *fleet, err err
 
 // addNode adds a node with a data directory of its own.
 func (f *fleet) addNode(o options, name string, flags ...string) error {
-	p, err := newProcess(o.bin, filepath.Join(o.data, name), o.seed+uint64(len(f.nodes)+1)*1000, append(flags, o.flags...)...)
+	p, err := newProcess(o.bin, filepath.Join(o.data, name), o.seed+uint64(len(f.nodes)+1)*1000, flags...)
 	if err == nil {
 		p.Name = name
 		f.nodes = append(f.nodes, p)

@@ -66,7 +66,7 @@ func runGreed(ctx context.Context, o options) (*greedReport, error) {
 	}
 	w := &greedRun{o: o, quiet: new(quiet), report: &greedReport{report: newReport("greed", o), Greedy: o.greedy}}
 	flags := []string{"--max-memory", strconv.Itoa(greedMemory), "--set", "max-ask=" + greedAsk.String()}
-	p, err := plainProcess(o.bin, o.seed, append(append(flags, "--data", o.data), o.flags...)...)
+	p, err := plainProcess(o.bin, o.seed, append(flags, "--data", o.data)...)
 	if err != nil {
 		return nil, err
 	}

@@ -13,11 +13,10 @@ type options struct {
 	clients int
 	seed    uint64
 	time    time.Duration
-	bin     string   // the program; "" builds it
-	data    string   // the data directory; "" takes a temporary one
-	out     string   // where the report goes as JSON, "" nowhere
-	counts  bool     // only what is judged by counting matters, and nothing waits for what is kept for a time to be gone
-	flags   []string // further ones for the program
+	bin     string // the program; "" builds it
+	data    string // the data directory; "" takes a temporary one
+	out     string // where the report goes as JSON, "" nowhere
+	counts  bool   // only what is judged by counting matters, and nothing waits for what is kept for a time to be gone
 	log     io.Writer
 
 	nodes    int
