@@ -30,6 +30,12 @@ const (
 	goneWithin  = 2 * time.Minute
 )
 
+// Signals with which Linux has a process stand still, and go on.
+const (
+	StandStill = syscall.Signal(19)
+	Continue   = syscall.Signal(18)
+)
+
 // Process is a program that is started over and over.
 type Process struct {
 	Name   string // for errors

@@ -143,7 +143,7 @@ func (f *fleet) start() error {
 func (f *fleet) end() {
 	for _, p := range append(f.nodes, f.twin) {
 		if p != nil && p.Running() != nil {
-			_ = p.Signal(sigCont)
+			_ = p.Signal(program.Continue)
 			_ = p.Kill()
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"github.com/troupe-run/troupe/bench/program"
 )
 
 const (
@@ -17,12 +19,6 @@ const (
 	// leaderGone is for how long the leader of a stream is paused before it is killed: longer than
 	// an election.
 	leaderGone = 8 * time.Second
-)
-
-// How Linux has a process stand still, and go on.
-const (
-	sigStop = syscall.Signal(19)
-	sigCont = syscall.Signal(18)
 )
 
 // harm is what is done to the nodes in one round.
@@ -121,11 +117,11 @@ func pauseAlone(r *worldRun, rng *rand.Rand) error {
 	w := r.world
 	w.pauses.Add(1)
 	w.paused.Store(true)
-	if err := w.p.Signal(sigStop); err != nil {
+	if err := w.p.Signal(program.StandStill); err != nil {
 		return err
 	}
 	w.wait(standstill + time.Duration(rng.IntN(1500))*time.Millisecond)
-	if err := w.p.Signal(sigCont); err != nil {
+	if err := w.p.Signal(program.Continue); err != nil {
 		return err
 	}
 	went := time.Now()
@@ -218,8 +214,8 @@ func killNode(f *fleet, i int) (string, func() error, error) {
 // pauseNode goes on by itself: a request may be with the node, and wait for as long.
 func pauseNode(f *fleet, i int) (string, func() error, error) {
 	paused := f.nodes[i].Running()
-	time.AfterFunc(standstill, func() { _ = paused.Signal(sigCont) })
-	return f.nodes[i].Name, func() error { return nil }, paused.Signal(sigStop)
+	time.AfterFunc(standstill, func() { _ = paused.Signal(program.Continue) })
+	return f.nodes[i].Name, func() error { return nil }, paused.Signal(program.StandStill)
 }
 
 // cutNode cuts a node off from NATS.
@@ -273,5 +269,5 @@ func killLeader(f *fleet, _ int) (string, func() error, error) {
 			return fmt.Errorf("kill %s: %w", leader.Name, err)
 		}
 		return leader.StartReady(context.Background())
-	}, leader.Signal(sigStop)
+	}, leader.Signal(program.StandStill)
 }
