@@ -27,12 +27,6 @@ func New(url string, rt http.RoundTripper) *Client {
 	return &Client{url: url, http: newHTTP(rt), revision: Revision, records: make(map[string]*Record)}
 }
 
-// AtURL returns a client of the same connections and session at another endpoint.
-func (c *Client) AtURL(url string) *Client {
-	session, revision := c.currentSession()
-	return &Client{url: url, http: c.http, session: session, revision: revision, records: make(map[string]*Record)}
-}
-
 // currentSession returns the session's id and the revision of the session.
 func (c *Client) currentSession() (session, revision string) {
 	c.mu.Lock()

@@ -113,11 +113,5 @@ func (s *SSE) SendAnswer(ctx context.Context, id, result string) error {
 	return s.PostAccepted(ctx, answerOf(id, result))
 }
 
-// OverConnections returns a client that sends messages to the same session over other connections.
-// It has no stream.
-func (s *SSE) OverConnections(rt http.RoundTripper) *SSE {
-	return &SSE{to: s.to, http: newHTTP(rt)}
-}
-
 // Close breaks the stream off, which ends the session.
 func (s *SSE) Close() { s.events.Close() }

@@ -44,7 +44,7 @@ func TestSSE(t *testing.T) {
 	if err := s.SendRequest(t.Context(), "7", "tools/call", `{"name":"t"}`); err != nil {
 		t.Error(err)
 	}
-	if err := s.OverConnections(NewTransport()).SendAnswer(t.Context(), `"q"`, "{}"); err != nil {
+	if err := s.SendAnswer(t.Context(), `"q"`, "{}"); err != nil {
 		t.Error(err)
 	}
 	if err := s.SendNotification(t.Context(), "refuse", ""); err == nil {

@@ -6,14 +6,16 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/troupe-run/troupe/bench/loadgen"
 	"github.com/troupe-run/troupe/test/kit/when"
 )
 
 // filler is a server that holds 64 MiB of garbage.
 const filler = `package main
 
-import "fmt"
+import (
+	"net"
+	"os"
+)
 
 var kept []byte
 
@@ -23,8 +25,10 @@ func main() {
 		kept[i] = 1
 	}
 	kept = nil
-	fmt.Println("http://127.0.0.1:1/mcp")
-	select {}
+	l, err := net.Listen("tcp", os.Args[2])
+	for err == nil {
+		_, err = l.Accept()
+	}
 }
 `
 
@@ -43,22 +47,22 @@ func TestCollect(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "go", "-C", dir, "build", "-o", bin, ".").CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
-	p, err := startProcess(t.Context(), []string{bin}, endpoint)
+	p, err := startProcess(t.Context(), "--listen", []string{bin})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer p.stop()
-	before, err := loadgen.Resident(p.cmd.Process.Pid)
-	if err != nil {
-		t.Skip(err) // this is no Linux
+	_, before := p.Used()
+	if before == 0 {
+		t.Skip("this is no Linux")
 	}
 	for range 2 {
 		if live, err := p.collect(t.Context()); err != nil || live < 1 || live > 8<<20 {
 			t.Fatalf("%d bytes are live: %v", live, err)
 		}
 	}
-	if after, err := loadgen.Resident(p.cmd.Process.Pid); err != nil || before-after < 60 {
-		t.Errorf("the memory was %.1f MiB and is %.1f: %v", before, after, err)
+	if _, after := p.Used(); before-after < 60<<20 {
+		t.Errorf("the memory was %d bytes and is %d", before, after)
 	}
 	p.stop()
 	if _, err := p.collect(t.Context()); err == nil {

@@ -1,13 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"log"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"runtime"
@@ -21,13 +22,12 @@ import (
 
 func main() {
 	log.SetFlags(0)
-	rounds := flag.Int("rounds", 5, "rounds; each runs every server in every scenario")
+	rounds := flag.Int("rounds", 6, "rounds; each runs every server in every scenario")
 	seconds := flag.Float64("seconds", 3, "`seconds` that count of each run; one more is for warming up")
 	only := flag.String("servers", "", "`names` of the servers, with commas; bare is always one (all)")
 	loads := flag.String("scenarios", "", "`names` of scenarios or groups of them, with commas (calls); the groups are calls, sizes, sessions, streams, memory, which is those two, rest, waiting, beside and nodes")
 	name := flag.String("name", time.Now().UTC().Format(time.DateOnly)+"-peers", "`name` of the results")
 	results := flag.String("results", "bench/results", "`directory` for the results")
-	plots := flag.String("plots", "docs/plots", "`directory` for the plots; empty draws none")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -37,7 +37,7 @@ func main() {
 		err = c.runRounds(ctx)
 	}
 	if len(c.results) > 0 {
-		err = errors.Join(err, c.writeResults(filepath.Join(*results, *name), *plots))
+		err = errors.Join(err, c.writeResults(filepath.Join(*results, *name)))
 	}
 	if err != nil {
 		log.Fatal(err)
@@ -120,8 +120,7 @@ func (c *comparison) runRounds(ctx context.Context) error {
 					failed = errors.Join(failed, fmt.Errorf("%s, %s, round %d: %d failed: %v", v.name, s.name, round, r.Failed, r.Errors))
 				}
 				left := time.Since(began) / time.Duration(done) * time.Duration(total-done)
-				fmt.Fprintf(os.Stderr, "%d of %d, %v left: round %d %-12s %-22s %7.1f µs  p99 %7.2f ms  %6.0f/s\n",
-					done, total, left.Round(time.Second), round, s.name, v.name, r.CPU, r.P99, r.PerSecond)
+				fmt.Fprintf(os.Stderr, "%d of %d, %v left: round %d %s %s\n", done, total, left.Round(time.Second), round, s.name, v.name)
 			}
 			setRatios(c.results[from:])
 		}
@@ -129,9 +128,12 @@ func (c *comparison) runRounds(ctx context.Context) error {
 	return failed
 }
 
-// writeResults writes the results as JSON and as text, and draws them. path is the name of the
-// files without what follows the dot.
-func (c *comparison) writeResults(path, plots string) error {
+// benchstat makes the tables.
+const benchstat = "golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da"
+
+// writeResults writes the results as JSON, and as text: what was measured, a line for each run, and
+// tables of the medians. path is the name of the files without what follows the dot.
+func (c *comparison) writeResults(path string) error {
 	rec := record.Of("./bench/compare", c.results)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
@@ -139,21 +141,17 @@ func (c *comparison) writeResults(path, plots string) error {
 	if err := rec.Write(path + ".json"); err != nil {
 		return err
 	}
-	f, err := os.Create(path + ".txt")
-	if err != nil {
+	var text bytes.Buffer
+	fmt.Fprintf(&text, "%s at commit %s, %s, %d CPUs; %d rounds of %v\n", rec.Command, rec.Commit, runtime.Version(), rec.CPUs, c.rounds, c.length)
+	for _, s := range c.scenarios {
+		fmt.Fprintf(&text, "%s is %v\n", s.name, s)
+	}
+	writeLines(&text, c.results)
+	if err := os.WriteFile(path+".txt", text.Bytes(), 0o644); err != nil {
 		return err
 	}
-	out := io.MultiWriter(os.Stdout, f)
-	fmt.Fprintf(out, "%s at commit %s, %s, %d CPUs; %d rounds of %v\n", rec.Command, rec.Commit, runtime.Version(), rec.CPUs, c.rounds, c.length)
-	for _, s := range c.scenarios {
-		rows := rowsOf(c.results, s.name)
-		err = errors.Join(err, writeTable(out, s, rows))
-		if plots != "" && len(rows) > 0 && s.group == calls {
-			err = errors.Join(err, drawBars(plots, s, rows))
-		}
-	}
-	if plots != "" {
-		err = errors.Join(err, drawCharts(plots, c.results))
-	}
-	return errors.Join(err, f.Close())
+	tables, err := exec.Command("go", "run", benchstat, "-table", "/scenario", "-row", "/server", path+".txt").CombinedOutput()
+	fmt.Fprintf(&text, "\n%s", tables)
+	_, failed := os.Stdout.Write(text.Bytes())
+	return errors.Join(err, failed, os.WriteFile(path+".txt", text.Bytes(), 0o644))
 }

@@ -1,12 +1,10 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +13,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/bench/loadgen"
+	"github.com/troupe-run/troupe/bench/program"
 )
 
 // A measurement is a server that is measured at a scenario.
@@ -36,7 +35,7 @@ func measureServer(ctx context.Context, b binaries, v server, s scenario, length
 	if s.group == nodes {
 		return measureNodes(ctx, measurement{b: b, v: v, s: s, length: length}, dir)
 	}
-	p, err := startProcess(ctx, v.args(b, s, dir), endpoint)
+	p, err := startProcess(ctx, "--listen", v.args(b, s, dir))
 	if err != nil {
 		return result{}, err
 	}
@@ -68,7 +67,7 @@ func (r measurement) measureCalls(ctx context.Context) (result, error) {
 // putLoad puts the load of the scenario on the server. The load generator is a process of its own.
 func (r measurement) putLoad(ctx context.Context, more ...string) (*loadgen.Report, error) {
 	file := filepath.Join(r.b.dir, "report.json")
-	args := append([]string{"bench", r.p.url, "--json", file, "--pid", strconv.Itoa(r.p.cmd.Process.Pid), "--clients", strconv.Itoa(r.s.clients),
+	args := append([]string{"bench", r.p.URL(0), "--json", file, "--pid", strconv.Itoa(r.p.pid()), "--clients", strconv.Itoa(r.s.clients),
 		"--revision", r.s.revision, "--size", strconv.Itoa(r.s.size)}, more...)
 	if r.v.bare { // Its text is not the client's: with arguments of the user's the load generator does not look at it.
 		arguments := filepath.Join(r.b.dir, "arguments.json")
@@ -85,7 +84,7 @@ func (r measurement) putLoad(ctx context.Context, more ...string) (*loadgen.Repo
 
 // resultOf returns what a report of calls says.
 func (r measurement) resultOf(p *loadgen.Report) result {
-	got := result{Scenario: r.s.name, Server: r.v.name, CPU: p.CPU, P50: p.Latency.P50, P99: p.Latency.P99, PerSecond: p.PerSecond, Resident: p.Resident}
+	got := result{Scenario: r.s.name, Server: r.v.name, Calls: p}
 	got.addFailures(p)
 	return got
 }
@@ -109,41 +108,39 @@ func (r measurement) measureHeld(ctx context.Context) (result, error) {
 		calls, err = r.putLoad(ctx, "--duration", r.length.String())
 		return err
 	}
-	h := &kept{Count: r.s.count}
 	var begun *loadgen.Report
+	var err error
 	if r.s.count == 0 {
-		if err := r.p.settle(ctx); err != nil {
-			return result{}, err
-		}
-		mib, err := loadgen.Resident(r.p.cmd.Process.Pid)
-		if err != nil {
-			return result{}, err
-		}
-		h.Before, h.After = mib, mib
-		if err := call(ctx); err != nil {
-			return result{}, err
+		if begun, err = r.reportNothing(ctx); err == nil {
+			err = call(ctx)
 		}
 	} else {
-		var err error
-		if begun, err = r.holdMeanwhile(ctx, call); err != nil {
-			return result{}, err
-		}
-		h.Before, h.After, h.Each = begun.Held.Before, begun.Held.After, begun.Held.Each*1024
-		h.CPU, h.PerSecond = begun.CPU, begun.PerSecond
+		begun, err = r.holdMeanwhile(ctx, call)
+	}
+	if err != nil {
+		return result{}, err
 	}
 	got := r.resultOf(calls)
-	if begun != nil {
-		got.addFailures(begun)
-	}
-	got.Held = h
+	got.addFailures(begun)
+	got.Begun = begun
 	return got, nil
+}
+
+// reportNothing reports the memory of a server that holds nothing.
+func (r measurement) reportNothing(ctx context.Context) (*loadgen.Report, error) {
+	if _, err := r.p.collect(ctx); err != nil {
+		return nil, err
+	}
+	_, resident := r.p.Used()
+	mib := float64(resident) / (1 << 20)
+	return &loadgen.Report{Held: &loadgen.Held{Before: mib, After: mib}}, nil
 }
 
 // holdMeanwhile begins what the scenario holds in this process, and does something while it is
 // there. Sessions end with the server.
 func (r measurement) holdMeanwhile(ctx context.Context, meanwhile func(context.Context) error) (*loadgen.Report, error) {
-	o := loadgen.Options{URL: r.p.url, Revision: r.s.revision, Clients: r.s.clients, Count: r.s.count, Scenario: r.s.bench, Duration: idleFor, Keep: true,
-		PIDs: []int{r.p.cmd.Process.Pid}, Meanwhile: meanwhile}
+	o := loadgen.Options{URL: r.p.URL(0), Revision: r.s.revision, Clients: r.s.clients, Count: r.s.count, Scenario: r.s.bench, Duration: idleFor, Keep: true,
+		PIDs: []int{r.p.pid()}, Meanwhile: meanwhile}
 	if r.s.holds() {
 		o.Settle = r.p.settle
 	}
@@ -181,7 +178,7 @@ const goneWithin = time.Minute
 // measureWaiting has calls or listeners wait twice, and looks at what is live while they do and
 // once they have ended. What is over its budget has failed, and so has what stays behind.
 func (r measurement) measureWaiting(ctx context.Context) (result, error) {
-	got := result{Scenario: r.s.name, Server: r.v.name, Held: &kept{Count: r.s.count}}
+	got := result{Scenario: r.s.name, Server: r.v.name}
 	if _, err := r.putLoad(ctx, "--duration", warmFor.String(), "--warm-up", "-1s"); err != nil {
 		return got, err
 	}
@@ -203,7 +200,7 @@ func (r measurement) measureWaiting(ctx context.Context) (result, error) {
 		if each > r.s.budget {
 			got.addOverrun("%.0f bytes each", each)
 		}
-		if err := r.awaitGone(ctx); err != nil {
+		if err := r.awaitGone(); err != nil {
 			got.addOverrun("%v", err)
 		}
 		after, err := r.p.collect(ctx)
@@ -215,7 +212,7 @@ func (r measurement) measureWaiting(ctx context.Context) (result, error) {
 			got.addOverrun("%.0f bytes left of each", left)
 		}
 		if before = after; i == 0 {
-			got.Held.Live, got.Held.Left, got.Held.PerSecond = each, left, begun.PerSecond
+			got.Live, got.Left, got.Begun = each, left, begun
 		}
 	}
 	return got, nil
@@ -223,9 +220,9 @@ func (r measurement) measureWaiting(ctx context.Context) (result, error) {
 
 // awaitGone waits until the server counts none of those that waited, and until their connections
 // have ended, which is a moment later.
-func (r measurement) awaitGone(ctx context.Context) error {
+func (r measurement) awaitGone() error {
 	for end := time.Now().Add(goneWithin); ; time.Sleep(500 * time.Millisecond) {
-		counted, err := r.stillCounted(ctx)
+		counted, err := r.stillCounted()
 		if err == nil && counted == "" {
 			time.Sleep(2 * time.Second)
 			return nil
@@ -240,24 +237,14 @@ func (r measurement) awaitGone(ctx context.Context) error {
 }
 
 // stillCounted is what the server says of calls and listeners that are there, "" if there are none.
-func (r measurement) stillCounted(ctx context.Context) (string, error) {
-	q, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(r.p.url, "/mcp")+"/metrics", nil)
-	if err != nil {
-		return "", err
-	}
-	resp, err := http.DefaultClient.Do(q)
-	if err != nil {
-		return "", err
-	}
-	defer resp.Body.Close()
-	lines := bufio.NewScanner(resp.Body)
-	for lines.Scan() {
-		line := lines.Text()
-		if (strings.HasPrefix(line, `troupe_actors{kind="request"}`) || strings.HasPrefix(line, `troupe_actors{kind="subscription"}`)) && !strings.HasSuffix(line, " 0") {
-			return line, nil
+func (r measurement) stillCounted() (string, error) {
+	m, err := program.Metrics(r.p.Addr)
+	for _, kind := range []string{"request", "subscription"} {
+		if n := m[`troupe_actors{kind="`+kind+`"}`]; n > 0 {
+			return fmt.Sprintf("%.0f of %s", n, kind), err
 		}
 	}
-	return "", lines.Err()
+	return "", err
 }
 
 // measureBesideSlow measures calls alone and beside a slow reader, while event streams are open on
@@ -273,7 +260,6 @@ func (r measurement) measureBesideSlow(ctx context.Context) (result, error) {
 	}
 	got := r.resultOf(calls)
 	got.addFailures(open)
-	got.Beside = calls.Beside
 	return got, nil
 }
 
@@ -311,8 +297,8 @@ func (r measurement) measureBesideNoise(ctx context.Context) (result, error) {
 	if text, ok := noise.Examples[wrongAnswer]; ok { // Refusals are its own matter.
 		got.addFailures(&loadgen.Report{Errors: map[string]int64{wrongAnswer: noise.Errors[wrongAnswer]}, Examples: map[string]string{wrongAnswer: text}})
 	}
-	got.Beside = calls.BesideOf(alone)
-	got.Beside.Offered, got.Beside.Served, got.Beside.Refused = noise.Rate, noise.PerSecond, noise.Errors
+	calls.Beside = calls.BesideOf(alone)
+	calls.Beside.Offered, calls.Beside.Served, calls.Beside.Refused = noise.Rate, noise.PerSecond, noise.Errors
 	return got, nil
 }
 
@@ -321,7 +307,7 @@ func (r measurement) measureBesideNoise(ctx context.Context) (result, error) {
 func (r measurement) startNoise(ctx context.Context) (func() (*loadgen.Report, error), error) {
 	file := filepath.Join(r.b.dir, "noise.json")
 	whole := noiseBefore + time.Second + r.length + noiseBeyond
-	c := exec.CommandContext(ctx, "nice", "-n", "19", r.b.troupe, "bench", r.p.url, "--json", file, "--from", noiseFrom, "--clients", noiseClients, "--rate", fmt.Sprint(noise),
+	c := exec.CommandContext(ctx, "nice", "-n", "19", r.b.troupe, "bench", r.p.URL(0), "--json", file, "--from", noiseFrom, "--clients", noiseClients, "--rate", fmt.Sprint(noise),
 		"--size", fmt.Sprint(r.s.size), "--revision", r.s.revision, "--warm-up", "-1s", "--duration", whole.String(), "--timeout", noiseTimeout.String())
 	out := new(bytes.Buffer)
 	c.Stdout, c.Stderr = out, out
@@ -348,7 +334,7 @@ func measureNodes(ctx context.Context, r measurement, dir string) (result, error
 	if err := os.Mkdir(store, 0o755); err != nil {
 		return result{}, err
 	}
-	nats, err := startProcess(ctx, []string{r.b.lab, "nats", "--data", store}, natsURL)
+	nats, err := startProcess(ctx, "--port", []string{r.b.lab, "nats", "--data", store})
 	if err != nil {
 		return result{}, err
 	}
@@ -356,8 +342,8 @@ func measureNodes(ctx context.Context, r measurement, dir string) (result, error
 	var more []string
 	for i := range r.s.count {
 		name := fmt.Sprintf("node-%d", i+1)
-		args := append(r.v.args(r.b, r.s, filepath.Join(dir, name)), "--nats", nats.url, "--node", name)
-		p, err := startProcess(ctx, args, endpoint)
+		args := append(r.v.args(r.b, r.s, filepath.Join(dir, name)), "--nats", "nats://"+nats.Addr, "--node", name)
+		p, err := startProcess(ctx, "--listen", args)
 		if err != nil {
 			return result{}, err
 		}
@@ -366,9 +352,9 @@ func measureNodes(ctx context.Context, r measurement, dir string) (result, error
 			r.p = p
 			continue
 		}
-		more = append(more, p.url, "--pid", strconv.Itoa(p.cmd.Process.Pid))
+		more = append(more, p.URL(0), "--pid", strconv.Itoa(p.pid()))
 	}
-	more = append(more, "--pid", strconv.Itoa(nats.cmd.Process.Pid), "--duration", r.length.String())
+	more = append(more, "--pid", strconv.Itoa(nats.pid()), "--duration", r.length.String())
 	report, err := r.putLoad(ctx, more...)
 	if err != nil {
 		return result{}, err

@@ -135,7 +135,3 @@ func scenariosNamed(names string) (chosen []scenario, err error) {
 	}
 	return chosen, nil
 }
-
-func (s scenario) bytes() float64 { return float64(s.size) }
-
-func (s scenario) held() float64 { return float64(s.count) }

@@ -47,7 +47,7 @@ var configurations = map[string]string{
 
 // troupeServe is troupe serve. Only the noisy client meets the limits that there are by default.
 func troupeServe(b binaries, s scenario, dir string) []string {
-	args := []string{b.troupe, "serve", "--listen", "127.0.0.1:0", "--log-level", "error", "--drain-delay", "1ms"}
+	args := []string{b.troupe, "serve", "--log-level", "error", "--drain-delay", "1ms"}
 	config := func(name string) string { return filepath.Join(b.dir, name) }
 	switch {
 	case s.group == calls, s.group == sizes:

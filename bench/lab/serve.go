@@ -34,7 +34,6 @@ func serveCopies(ctx context.Context, args []string) error {
 	f.Float64Var(&o.Shared.PrincipalRate, "principal-rate", 1000, "tool calls and completions per second of a principal")
 	f.DurationVar(&o.DrainWait, "drain-wait", 30*time.Second, "how long a node that ends waits for its calls")
 	logs := f.Float64("log-rate", 500, "log messages to a client per second; 0 is no limit")
-	pageSize := f.Int("page-size", 100, "items in one page of a list")
 	conformance := f.Bool("conformance", false, "with the tools of the conformance suite, too")
 	servers := f.Int("servers", 100, "how many copies")
 	takeSettings(f)
@@ -59,11 +58,11 @@ func serveCopies(ctx context.Context, args []string) error {
 	if *conformance {
 		demo = everything.NewConformance
 	}
-	first := demo(troupe.ServerOptions{Limits: troupe.Limits{PageSize: *pageSize}})
+	first := demo(troupe.ServerOptions{})
 	addLedger(first)
 	rt.Mount("/mcp", first)
 	for n := 1; n < *servers; n++ {
-		rt.Mount(fmt.Sprintf("/s/%d/mcp", n), demo(troupe.ServerOptions{ID: fmt.Sprintf("copy-%d", n), Limits: troupe.Limits{PageSize: *pageSize}}))
+		rt.Mount(fmt.Sprintf("/s/%d/mcp", n), demo(troupe.ServerOptions{ID: fmt.Sprintf("copy-%d", n)}))
 	}
 	return rt.Serve(ctx)
 }

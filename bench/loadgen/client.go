@@ -22,6 +22,7 @@ type client struct {
 	all     []string // endpoints
 	next    int      // the place of the one that gets the next request
 	http    *http.Client
+	conns   *http.Transport
 	session string
 	ids     int64
 	turn    int  // of mixed
@@ -32,7 +33,10 @@ type client struct {
 func newClient(o *Options) *client {
 	rt := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 4, Protocols: new(http.Protocols)}
 	rt.Protocols.SetHTTP1(true)
-	c := &client{o: o, all: o.endpoints(), http: &http.Client{Transport: rt}}
+	c := &client{o: o, all: o.endpoints(), http: &http.Client{Transport: rt}, conns: rt}
+	if o.Through != nil {
+		c.http.Transport = o.Through(rt)
+	}
 	rt.DialContext = func(ctx context.Context, network, address string) (conn net.Conn, err error) {
 		if o.Dial != nil {
 			conn, err = o.Dial(o.From, address)
@@ -51,7 +55,7 @@ func newClient(o *Options) *client {
 	return c
 }
 
-func (c *client) closeConnections() { c.http.CloseIdleConnections() }
+func (c *client) closeConnections() { c.conns.CloseIdleConnections() }
 
 // newID is the id of the next request.
 func (c *client) newID() string {

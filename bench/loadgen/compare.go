@@ -18,36 +18,14 @@ func Compare(w io.Writer, a, b *Report) error {
 			fmt.Fprintf(t, "%s\t%s\t%s\tdiffers\t\n", s.what, s.a, s.b)
 		}
 	}
-	var each [2]float64
-	var beside [2]Beside
-	var first [2]Latency
-	for i, r := range []*Report{a, b} {
-		if r.Held != nil {
-			each[i] = r.Held.Each
-		}
-		if r.Beside != nil {
-			beside[i] = *r.Beside
-		}
-		if r.First != nil {
-			first[i] = *r.First
-		}
-	}
-	for _, f := range []struct {
-		what string
-		a, b float64
-	}{
-		{"operations/s", a.PerSecond, b.PerSecond}, {"p50 ms", a.Latency.P50, b.Latency.P50}, {"p90 ms", a.Latency.P90, b.Latency.P90}, {"p99 ms", a.Latency.P99, b.Latency.P99},
-		{"p99.9 ms", a.Latency.P999, b.Latency.P999}, {"max ms", a.Latency.Max, b.Latency.Max}, {"failed", float64(a.Failed()), float64(b.Failed())},
-		{"first event p50 ms", first[0].P50, first[1].P50}, {"first event p99 ms", first[0].P99, first[1].P99},
-		{"p50 to p50 alone", beside[0].P50, beside[1].P50}, {"p99 to p99 alone", beside[0].P99, beside[1].P99}, {"server KiB each", each[0], each[1]},
-		{"server µs/operation", a.CPU, b.CPU}, {"server MiB", a.Resident, b.Resident},
-	} {
-		switch {
-		case f.a == 0 && f.b == 0:
-		case f.a == 0 || f.b == 0:
-			fmt.Fprintf(t, "%s\t%.2f\t%.2f\t\t\n", f.what, f.a, f.b)
+	then := b.Figures()
+	for i, f := range a.Figures() {
+		switch g := then[i]; {
+		case f.Value == 0 && g.Value == 0:
+		case f.Value == 0 || g.Value == 0:
+			fmt.Fprintf(t, "%s\t%.2f\t%.2f\t\t\n", f.Name, f.Value, g.Value)
 		default:
-			fmt.Fprintf(t, "%s\t%.2f\t%.2f\tx %.2f\t\n", f.what, f.a, f.b, f.b/f.a)
+			fmt.Fprintf(t, "%s\t%.2f\t%.2f\tx %.2f\t\n", f.Name, f.Value, g.Value, g.Value/f.Value)
 		}
 	}
 	return t.Flush()

@@ -254,7 +254,6 @@ func TestBadOptions(t *testing.T) {
 			"has no sessions":            func(o *Options) { o.Scenario, o.Revision = "sessions", Stateless },
 			"count is -1":                func(o *Options) { o.Scenario, o.Count = "hold", -1 },
 			"echo has no count":          func(o *Options) { o.Count = 1 },
-			"noise is -1":                func(o *Options) { o.Scenario, o.Noise = "noisy", -1 },
 			"is no address":              func(o *Options) { o.From = "here" },
 			"has no tool \"touch\"":      func(o *Options) { o.Scenario = "fanout" },
 		} {

@@ -20,6 +20,8 @@ const (
 	// backOff is how long a client waits after a failure: one that is refused at once would do
 	// nothing else.
 	backOff = 10 * time.Millisecond
+	// endless is how long a loop lasts that something else ends.
+	endless = 1000 * time.Hour
 )
 
 // loop has clients do an operation over and over.
@@ -39,36 +41,13 @@ func newLoop(o *Options, s *scenario, l *ledger) *loop {
 	return &loop{o: o, s: s, l: l, clients: newCrowd(o, o.Clients)}
 }
 
-// beginClients begins the clients, and looks whether the server can do the scenario.
-func (r *loop) beginClients(ctx context.Context) error {
-	ready := func(c *client) error {
-		ctx, cancel := context.WithTimeout(ctx, r.o.Timeout)
-		defer cancel()
-		if r.s.bare {
-			return nil
-		}
-		return c.initialize(ctx)
+// beginClients begins the sessions of the clients, if they need some. Those that fail are counted, and
+// are no part of the run.
+func (r *loop) beginClients(ctx context.Context) (err error) {
+	if !r.s.bare {
+		r.clients, err = r.clients.beginSessions(ctx, r.l)
 	}
-	first := r.clients[0]
-	if err := ready(first); err != nil {
-		return err
-	}
-	once, cancel := context.WithTimeout(ctx, r.o.Timeout)
-	defer cancel()
-	if err := r.s.checkTool(once, first); err != nil {
-		return err
-	}
-	if _, err := r.s.do(once, first); err != nil {
-		return fmt.Errorf("the first operation failed: %w", err)
-	}
-	failed := make(chan error, len(r.clients))
-	r.clients[1:].forEach(prepareAtOnce, func(_ int, c *client) {
-		if err := ready(c); err != nil {
-			failed <- err
-		}
-	})
-	close(failed)
-	return <-failed
+	return err
 }
 
 // runOnce has the clients repeat the operation for the time of the run, and fills in the report.
@@ -76,11 +55,20 @@ func (r *loop) runOnce(ctx context.Context) error {
 	r.began = time.Now()
 	r.from = r.began.Add(r.o.WarmUp)
 	r.to = r.from.Add(r.o.Duration)
+	if r.o.Meanwhile != nil {
+		r.to = r.from.Add(endless)
+	}
 	window, stop := context.WithDeadline(ctx, r.to)
 	defer stop()
 	var before, after usage
-	var problem error
+	var problem, failed error
 	var watched sync.WaitGroup
+	if r.o.Meanwhile != nil {
+		watched.Go(func() {
+			defer stop()
+			failed = r.o.Meanwhile(ctx)
+		})
+	}
 	watched.Go(func() {
 		waitUntil(window, r.from)
 		before, problem = usageOf(r.o.PIDs)
@@ -97,14 +85,16 @@ func (r *loop) runOnce(ctx context.Context) error {
 	working.Wait()
 	watched.Wait()
 	elapsed := r.o.Duration
-	if ctx.Err() != nil {
+	if r.o.Meanwhile != nil {
+		elapsed = time.Since(r.from)
+	} else if ctx.Err() != nil {
 		elapsed = max(time.Millisecond, min(elapsed, time.Since(r.from)))
 	}
 	if problem != nil || ctx.Err() != nil {
 		after = usage{} // Half of a run says nothing of it.
 	}
 	r.l.fillReport(elapsed, before, after)
-	return problem
+	return errors.Join(problem, failed)
 }
 
 // waitUntil waits until a time, or until ctx ends.
@@ -127,7 +117,7 @@ func (r *loop) repeatOperation(ctx, window context.Context, c *client) {
 			waitUntil(window, due)
 		}
 		switch {
-		case ctx.Err() != nil, window.Err() != nil && r.o.Rate == 0:
+		case ctx.Err() != nil, window.Err() != nil && (r.o.Rate == 0 || time.Now().Before(r.to)):
 			return
 		case window.Err() != nil && !free: // It was due, and nobody was free until the end: to leave it out would hide the worst.
 			r.countOperation(due, time.Now(), 0, &Failure{"not begun", "all clients were busy until the end"})

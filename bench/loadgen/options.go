@@ -60,11 +60,6 @@ type Options struct {
 	Count int
 	// Keep leaves the sessions of hold to the server, which keeps them as long as it likes.
 	Keep bool
-	// Noise is how many operations begin per second for the noisy client of the scenario noisy,
-	// which has the address NoiseFrom: 10,000 by default, ten times what troupe serve lets an
-	// address have, from 127.0.0.2.
-	Noise     float64
-	NoiseFrom string
 	// From is the local address of the clients; "" is any. Servers tell anonymous clients apart by
 	// it.
 	From string
@@ -81,11 +76,14 @@ type Options struct {
 	// can collect its garbage first; nil leaves it alone.
 	Settle func(context.Context) error
 	// Meanwhile is called while the sessions of hold, the calls of parked, or all streams of
-	// streams, are there, once the memory has been looked at; nil does nothing.
+	// streams, are there, once the memory has been looked at; nil does nothing. A loop calls it when
+	// it begins, and lasts until it returns in place of its Duration.
 	Meanwhile func(context.Context) error
 
 	// Progress gets a line every two seconds; nil is nobody.
 	Progress io.Writer
+	// Through is what the requests of each client go through; nil is nothing.
+	Through func(http.RoundTripper) http.RoundTripper
 	// Dial makes connections from a local address, "" for any; nil is a net.Dialer.
 	Dial func(from, address string) (net.Conn, error)
 }
@@ -95,7 +93,6 @@ func (o *Options) fillDefaults() {
 	o.Scenario, o.Revision = cmp.Or(o.Scenario, "echo"), cmp.Or(o.Revision, DefaultRevision)
 	o.Clients, o.Size = cmp.Or(o.Clients, 32), cmp.Or(o.Size, 64)
 	o.Duration, o.Timeout, o.WarmUp = cmp.Or(o.Duration, 10*time.Second), cmp.Or(o.Timeout, 30*time.Second), max(0, cmp.Or(o.WarmUp, time.Second))
-	o.Noise, o.NoiseFrom = cmp.Or(o.Noise, 10_000), cmp.Or(o.NoiseFrom, "127.0.0.2")
 }
 
 // check says what is wrong with options whatever the scenario.
@@ -108,10 +105,8 @@ func (o *Options) check() error {
 	switch {
 	case !slices.Contains(revisions, o.Revision):
 		return fmt.Errorf("revision is %q: want one of %s", o.Revision, strings.Join(revisions, ", "))
-	case !(o.Noise >= 0 && o.Noise <= 1e6):
-		return fmt.Errorf("noise is %v: want 1 to 1,000,000 operations a second", o.Noise)
-	case o.From != "" && net.ParseIP(o.From) == nil, net.ParseIP(o.NoiseFrom) == nil:
-		return fmt.Errorf("%q or %q is no address of this machine", o.From, o.NoiseFrom)
+	case o.From != "" && net.ParseIP(o.From) == nil:
+		return fmt.Errorf("%q is no address of this machine", o.From)
 	case o.Clients < 1 || o.Clients > MostClients:
 		return fmt.Errorf("clients are %d: want 1 to %d", o.Clients, MostClients)
 	case !(o.Rate >= 0 && o.Rate <= 1e6):
@@ -149,7 +144,7 @@ func (o *Options) callMeanwhile(ctx context.Context) error {
 
 // sendsText reports whether the clients send texts of the size that was chosen.
 func (o *Options) sendsText() bool {
-	return slices.Contains([]string{"echo", "mixed", "slow", "noisy"}, o.Scenario)
+	return slices.Contains([]string{"echo", "mixed", "slow"}, o.Scenario)
 }
 
 // printProgress tells how far a run is.

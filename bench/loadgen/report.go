@@ -1,6 +1,7 @@
 package loadgen
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -85,9 +86,22 @@ func latencyOf(h *hdrhistogram.Histogram) Latency {
 	return Latency{h.Mean() / 1000, ms(h.ValueAtQuantile(50)), ms(h.ValueAtQuantile(90)), ms(h.ValueAtQuantile(99)), ms(h.ValueAtQuantile(99.9)), ms(h.Max())}
 }
 
-// String is the latency for people.
-func (l Latency) String() string {
-	return fmt.Sprintf("p50 %.2f ms, p90 %.2f, p99 %.2f, p99.9 %.2f, max %.2f", l.P50, l.P90, l.P99, l.P999, l.Max)
+// Figure is one number of a report.
+type Figure struct {
+	Name  string // with its unit
+	Value float64
+}
+
+// Figures returns the numbers of the report, always the same ones in the same order. What the run
+// has not measured is 0.
+func (r *Report) Figures() []Figure {
+	held, beside, first := cmp.Or(r.Held, new(Held)), cmp.Or(r.Beside, new(Beside)), cmp.Or(r.First, new(Latency))
+	return []Figure{
+		{"operations/s", r.PerSecond}, {"events/s", ratioOf(float64(r.Events), r.Seconds)}, {"p50 ms", r.Latency.P50}, {"p90 ms", r.Latency.P90}, {"p99 ms", r.Latency.P99}, {"p99.9 ms", r.Latency.P999}, {"max ms", r.Latency.Max},
+		{"failed", float64(r.Failed())}, {"first event p50 ms", first.P50}, {"first event p99 ms", first.P99},
+		{"alone p50 ms", beside.Alone.P50}, {"alone p99 ms", beside.Alone.P99}, {"p50 to p50 alone", beside.P50}, {"p99 to p99 alone", beside.P99}, {"noise served/s", beside.Served},
+		{"held", float64(held.Count)}, {"server KiB each", held.Each}, {"held server MiB", held.After}, {"server µs/operation", r.CPU}, {"server cores", r.Cores}, {"server MiB", r.Resident},
+	}
 }
 
 // Failed is how many operations failed.
@@ -122,39 +136,17 @@ func (r *Report) Print(w io.Writer) error {
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "%s\t%s of %s, %s, %.1f s\n", r.Scenario, r.Revision, r.URL, loop, r.Seconds)
-	fmt.Fprintf(t, "operations\t%d, %.1f/s\n", r.Operations, r.PerSecond)
-	if r.Events > 0 {
-		fmt.Fprintf(t, "events\t%d, %.1f/s\n", r.Events, float64(r.Events)/r.Seconds)
-	}
-	fmt.Fprintf(t, "latency\t%v\n", r.Latency)
-	if r.First != nil {
-		fmt.Fprintf(t, "first event\t%v\n", *r.First)
-	}
-	if b := r.Beside; b != nil {
-		fmt.Fprintf(t, "alone\t%v, %.1f/s\n", b.Alone, b.AlonePerSecond)
-		fmt.Fprintf(t, "disturbed\tp50 x %.2f, p99 x %.2f\n", b.P50, b.P99)
-		if b.Streams > 0 {
-			fmt.Fprintf(t, "slow reader\t%d streams, %d bytes read\n", b.Streams, b.Bytes)
+	fmt.Fprintf(t, "operations\t%d\n", r.Operations)
+	for _, f := range r.Figures() {
+		if f.Value != 0 {
+			fmt.Fprintf(t, "%s\t%.2f\n", f.Name, f.Value)
 		}
-		if b.Offered > 0 {
-			fmt.Fprintf(t, "noisy client\t%.1f/s served of %.0f/s, and otherwise %v\n", b.Served, b.Offered, b.Refused)
-		}
-	}
-	if h := r.Held; h != nil {
-		memory := ""
-		if h.After > 0 {
-			memory = fmt.Sprintf("; the server had %.1f MiB before and %.1f then, %.2f KiB more for each", h.Before, h.After, h.Each)
-		}
-		fmt.Fprintf(t, "held\t%d for %.1f s%s\n", h.Count, h.Seconds, memory)
 	}
 	if r.Late > 0 {
 		fmt.Fprintf(t, "late\t%d began more than %v after they were due: all clients were busy\n", r.Late, lateAfter)
 	}
 	for _, kind := range slices.Sorted(maps.Keys(r.Errors)) {
 		fmt.Fprintf(t, "errors\t%d %s (%.120s)\n", r.Errors[kind], kind, strings.ReplaceAll(r.Examples[kind], "\n", " "))
-	}
-	if r.CPU > 0 {
-		fmt.Fprintf(t, "server\t%.1f µs of processor time for an operation, %.2f cores, %.0f MiB resident\n", r.CPU, r.Cores, r.Resident)
 	}
 	return t.Flush()
 }

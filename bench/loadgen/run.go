@@ -24,7 +24,6 @@ var scenarios = map[string]*scenario{
 	"resume":  {what: "cut event streams midway and resume all of them at once", tool: "count", needs: countNeeds, whole: runResume, legacy: true, count: 1000},
 	"fanout":  {what: "update a resource, and wait until all who listen have heard of it", tool: "touch", needs: `takes {"uri": ...} and tells of an update of that resource`, whole: runFanout, count: 1000, rate: 4},
 	"slow":    {what: "echo, alone and then beside a client that hardly reads a long event stream", tool: "echo", needs: "as echo, with the tool count beside it", whole: runSlow},
-	"noisy":   {what: "echo at a rate, alone and then beside a client of another address that calls far too often", tool: "echo", needs: "as echo", whole: runNoisy, rate: 100},
 }
 
 // Scenarios tells what there is, by name.
@@ -54,11 +53,11 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if _, err := usageOf(o.PIDs); err != nil {
 		return nil, err
 	}
+	if err := s.probeServer(ctx, &o); err != nil {
+		return nil, err
+	}
 	l := newLedger(&o)
 	if s.whole != nil {
-		if err := s.probeServer(ctx, &o); err != nil {
-			return nil, err
-		}
 		if err := s.whole(ctx, &o, l); err != nil {
 			return nil, err
 		}

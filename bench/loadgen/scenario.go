@@ -78,17 +78,24 @@ func (s *scenario) checkTool(ctx context.Context, c *client) error {
 
 // probeServer looks with a client of its own whether the server can do the scenario.
 func (s *scenario) probeServer(ctx context.Context, o *Options) error {
-	if s.tool == "" {
+	if s.tool == "" && s.do == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	c := newClient(o)
 	defer c.closeConnections()
-	if err := c.initialize(ctx); err != nil {
+	if !s.bare {
+		if err := c.initialize(ctx); err != nil {
+			return err
+		}
+	}
+	defer func() { _ = c.endSession(ctx) }() // A session that is left expires.
+	if err := s.checkTool(ctx, c); err != nil || s.do == nil {
 		return err
 	}
-	err := s.checkTool(ctx, c)
-	_ = c.endSession(ctx) // A session that is left expires.
-	return err
+	if _, err := s.do(ctx, c); err != nil {
+		return fmt.Errorf("the first operation failed: %w", err)
+	}
+	return nil
 }

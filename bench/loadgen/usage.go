@@ -21,12 +21,6 @@ func (u usage) mib() float64 { return float64(u.resident) / (1 << 20) }
 // a second.
 const tick = 10 * time.Millisecond
 
-// Resident returns the resident memory of a process in MiB.
-func Resident(pid int) (float64, error) {
-	u, err := usageOf([]int{pid})
-	return u.mib(), err
-}
-
 // Used returns the processor time that a process has taken, and its resident memory in bytes; zeros
 // where Linux does not say.
 func Used(pid int) (cpu time.Duration, resident int64) {

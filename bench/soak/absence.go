@@ -13,7 +13,7 @@ import (
 // measureRefusals has another client ping the node, over a new connection each time. stop waits for
 // an answer, and returns for how long there was none.
 func measureRefusals(w *world) (stop func() time.Duration, err error) {
-	c := client.New(w.p.url(0), &http.Transport{DisableKeepAlives: true})
+	c := client.New(w.p.URL(0), &http.Transport{DisableKeepAlives: true})
 	if err := c.BeginSession(w.ctx, `{}`); err != nil {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ const (
 // the answer and in mid-stream, when nothing else is in flight, and returns how long it takes until
 // their handlers have ended.
 func measureLeft(w *world) (latency, error) {
-	v := newStateless(w, 99, w.p.url(0), w.connectionsOf(99))
+	v := newStateless(w, 99, w.p.URL(0), w.connectionsOf(99))
 	isIdle := func() bool { return w.callsInFlight() == "0" }
 	var all []time.Duration
 	for i := range leftCalls {

@@ -42,19 +42,12 @@ func (g *connGroup) remove(c net.Conn) {
 func (g *connGroup) setShut(shut bool) {
 	g.mu.Lock()
 	g.shut = shut
-	g.mu.Unlock()
-	if shut {
-		g.breakOpen()
-	}
-}
-
-// breakOpen breaks the connections that there are.
-func (g *connGroup) breakOpen() {
-	g.mu.Lock()
 	all := slices.Collect(maps.Keys(g.open))
 	g.mu.Unlock()
 	for _, c := range all {
-		_ = c.Close()
+		if shut {
+			_ = c.Close()
+		}
 	}
 }
 

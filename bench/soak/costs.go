@@ -5,37 +5,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
 
 	"github.com/troupe-run/troupe/bench/client"
+	"github.com/troupe-run/troupe/bench/program"
 )
 
-// costsReport is what comebacks and restarts cost where nobody does any harm. Nothing of it is
-// judged.
+// costsReport is what kills and resumes cost behind stored events. Nothing of it is judged.
 type costsReport struct {
 	report
-	Servers   int         `json:"nats_servers"`
-	Here      *attachCost `json:"streams_read_at_their_writer,omitempty"`
-	Elsewhere *attachCost `json:"streams_read_at_another_node,omitempty"`
-
 	Events  int         `json:"events_stored_before,omitempty"`
 	Bytes   float64     `json:"bytes_of_the_log,omitempty"`
 	Restart *killCost   `json:"kill_and_start,omitempty"`
 	Memory  *resumeCost `json:"resume_just_after_the_events_were_sent,omitempty"`
 	Log     *resumeCost `json:"resume_later,omitempty"`
-}
-
-// attachCost is what streams cost that clients come back to.
-type attachCost struct {
-	Streams  int     `json:"streams"`
-	Events   int     `json:"events"`
-	First    latency `json:"resume_to_first_event_ms"`
-	NodesCPU float64 `json:"cpu_us_per_event_of_the_nodes"`
-	NATSCPU  float64 `json:"cpu_us_per_event_of_nats"`
 }
 
 type killCost struct {
@@ -55,93 +41,53 @@ type resumeCost struct {
 }
 
 const (
-	attachStreams = 50 // at once
-	attachEvents  = 400
-	fillClients   = 64 // at once
-	fillTo        = 250
-	resumeEvents  = 200 // of a stream that is resumed, the answer among them
+	fillClients  = 64 // at once
+	fillTo       = 250
+	resumeEvents = 200 // of a stream that is resumed, the answer among them
 	// fromTheLog is longer than a process keeps in memory what it has stored.
 	fromTheLog = 35 * time.Second
 )
 
-// runCosts measures the parts that are named, or all of them; those behind stored events only if
-// there are to be any.
+// runCosts stores --events events in one node, with settings that keep all of them for as long as a
+// run takes, and measures behind them the parts that are named, or both.
 func runCosts(ctx context.Context, o options) (r *costsReport, err error) {
-	wants := func(part string) bool {
-		return slices.Contains(o.parts, part) || len(o.parts) == 0 && (o.events > 0 || part == "attach")
+	wants := func(part string) bool { return slices.Contains(o.parts, part) || len(o.parts) == 0 }
+	r = &costsReport{report: newReport("costs", o)}
+	w, err := newWorld(ctx, o, "--set", "replay-age=6h", "--max-store", "40GiB")
+	if err != nil {
+		return r, err
 	}
-	r = &costsReport{report: newReport("costs", o), Servers: o.nats}
-	if wants("behind") || wants("resume") {
-		if err := r.measureBehind(ctx, o, wants("behind"), wants("resume")); err != nil {
+	defer w.end()
+	if _, err := w.start(); err != nil {
+		return r, err
+	}
+	if err := r.storeEvents(w); err != nil {
+		return r, err
+	}
+	c := client.New(w.p.URL(0), w.rt)
+	if err := c.BeginSession(w.ctx, `{}`); err != nil {
+		return r, err
+	}
+	if err := answeredWith("")(c.SendRequest(w.ctx, "1", "logging/setLevel", `{"level":"error"}`)); err != nil {
+		return r, err
+	}
+	if wants("resume") {
+		from, err := countTo(w.ctx, c, 2, resumeEvents-1, 20) // each event has an append of its own
+		if err != nil {
+			return r, err
+		}
+		if r.Memory, err = measureResumes(w, c, from); err != nil {
+			return r, err
+		}
+		w.wait(fromTheLog)
+		if r.Log, err = measureResumes(w, c, from); err != nil {
 			return r, err
 		}
 	}
-	if !wants("attach") {
-		return r, nil
-	}
-	front, err := freeAddress(o.seed + 7000)
-	if err != nil {
-		return r, err
-	}
-	o.nodes = 3
-	f, err := newFleet(ctx, o, front)
-	if err != nil {
-		return r, err
-	}
-	defer f.end()
-	if err = f.start(); err == nil {
-		err = (&process{name: "the fleet", addr: front}).untilReady(ctx)
-	}
-	if err == nil {
-		r.Here, err = measureAttach(ctx, f, 0)
-	}
-	if err == nil {
-		r.Elsewhere, err = measureAttach(ctx, f, 1)
+	if wants("behind") {
+		r.Restart, err = measureKills(w, c)
 	}
 	return r, err
-}
-
-// measureAttach has calls on the first node, whose clients lose their connections after the first
-// event and come back to a node.
-func measureAttach(ctx context.Context, f *fleet, to int) (*attachCost, error) {
-	cpu := func() (nodes, nats time.Duration) {
-		for _, p := range f.nodes {
-			took, _ := p.usedResources()
-			nodes += took
-		}
-		for _, p := range f.nats {
-			took, _ := p.usedResources()
-			nats += took
-		}
-		return nodes, nats
-	}
-	var first durations
-	nodes, nats := cpu()
-	err := each(attachStreams, attachStreams, func(int) error {
-		rt := client.NewTransport()
-		defer rt.CloseIdleConnections()
-		c := client.New(f.nodes[0].url(0), rt)
-		if err := c.BeginSession(ctx, `{}`); err != nil {
-			return err
-		}
-		a, err := c.SendRequest(ctx, "1", "tools/call", fmt.Sprintf(`{"name":"count","arguments":{"to":%d,"delay_ms":10}}`, attachEvents))
-		if err != nil || a.Events == nil {
-			return fmt.Errorf("a call: %w %+v", err, a)
-		}
-		e, err := a.Events.Next()
-		if a.Close(); err != nil {
-			return err
-		}
-		took, n, err := resumeWhole(ctx, c.AtURL(f.nodes[to].url(0)), e.ID)
-		if err == nil && n != attachEvents+1 {
-			err = fmt.Errorf("%d events after the first, want %d", n, attachEvents+1)
-		}
-		first.add("", took)
-		return err
-	})
-	nodes2, nats2 := cpu()
-	micros := func(d time.Duration) float64 { return float64(d.Microseconds()) / (attachStreams * attachEvents) }
-	return &attachCost{attachStreams, attachStreams * attachEvents, latencyOf(first.all[""]), micros(nodes2 - nodes), micros(nats2 - nats)}, err
 }
 
 // resumeWhole resumes a stream and reads it to its end. It returns how long the first event took,
@@ -182,26 +128,13 @@ func countTo(ctx context.Context, c *client.Client, n, to, delay int) (before st
 	return p.Stream + ".0.0", errors.Join(err, err2)
 }
 
-// measureBehind stores --events events in one node, with settings that keep all of them for as long
-// as a run takes, and then resumes streams and kills the node behind them.
-func (r *costsReport) measureBehind(ctx context.Context, o options, kills, resumes bool) (err error) {
-	o.hosted = false // bench/lab has no such settings
-	if o.bin, err = build(ctx, filepath.Dir(o.data), false); err != nil {
-		return err
-	}
-	w, err := newWorld(ctx, o, "--set", "replay-age=6h", "--max-store", "40GiB")
-	if err != nil {
-		return err
-	}
-	defer w.end()
-	if _, err := w.start(); err != nil {
-		return err
-	}
+// storeEvents stores events of other clients.
+func (r *costsReport) storeEvents(w *world) error {
 	var next atomic.Int64
-	err = each(fillClients, fillClients, func(int) error {
-		c := client.New(w.p.url(0), w.rt)
+	err := each(fillClients, fillClients, func(int) error {
+		c := client.New(w.p.URL(0), w.rt)
 		err := c.BeginSession(w.ctx, `{}`)
-		for n := int(next.Add(1)); err == nil && n*(2*fillTo+1) < o.events; n = int(next.Add(1)) {
+		for n := int(next.Add(1)); err == nil && n*(2*fillTo+1) < w.o.events; n = int(next.Add(1)) {
 			_, err = countTo(w.ctx, c, n, fillTo, 1)
 		}
 		return err
@@ -209,42 +142,16 @@ func (r *costsReport) measureBehind(ctx context.Context, o options, kills, resum
 	if err != nil {
 		return err
 	}
-	m, err := metricsOf(w.p.addr)
-	if err != nil {
-		return err
-	}
-	r.Events, r.Bytes = o.events, m[`troupe_store_bytes{stream="events"}`]
-	fmt.Fprintf(o.log, "stored %d events, %.0f bytes\n", r.Events, r.Bytes)
-	c := client.New(w.p.url(0), w.rt)
-	if err := c.BeginSession(w.ctx, `{}`); err != nil {
-		return err
-	}
-	if err := answeredWith("")(c.SendRequest(w.ctx, "1", "logging/setLevel", `{"level":"error"}`)); err != nil {
-		return err
-	}
-	if resumes {
-		from, err := countTo(w.ctx, c, 2, resumeEvents-1, 20) // each event has an append of its own
-		if err != nil {
-			return err
-		}
-		if r.Memory, err = measureResumes(w, c, from); err != nil {
-			return err
-		}
-		w.wait(fromTheLog)
-		if r.Log, err = measureResumes(w, c, from); err != nil {
-			return err
-		}
-	}
-	if kills {
-		r.Restart, err = measureKills(w, c)
-	}
+	m, err := program.Metrics(w.p.Addr)
+	r.Events, r.Bytes = w.o.events, m[`troupe_store_bytes{stream="events"}`]
+	fmt.Fprintf(w.o.log, "stored %d events, %.0f bytes\n", r.Events, r.Bytes)
 	return err
 }
 
 // measureResumes resumes a stream --rounds times.
 func measureResumes(w *world, c *client.Client, from string) (*resumeCost, error) {
 	var first, last []time.Duration
-	before, _ := w.p.usedResources()
+	before, _ := w.p.Used()
 	for range w.o.rounds {
 		began := time.Now()
 		took, n, err := resumeWhole(w.ctx, c, from)
@@ -256,7 +163,7 @@ func measureResumes(w *world, c *client.Client, from string) (*resumeCost, error
 		}
 		first, last = append(first, took), append(last, time.Since(began))
 	}
-	cpu, _ := w.p.usedResources()
+	cpu, _ := w.p.Used()
 	return &resumeCost{w.o.rounds, latencyOf(first), latencyOf(last), ms(cpu-before) / float64(w.o.rounds)}, nil
 }
 
@@ -269,7 +176,7 @@ func measureKills(w *world, c *client.Client) (*killCost, error) {
 			return nil, err
 		}
 		began := time.Now()
-		if err := errors.Join(w.p.kill(), w.p.startReady(w.ctx)); err != nil {
+		if err := errors.Join(w.p.Kill(), w.p.StartReady(w.ctx)); err != nil {
 			return nil, err
 		}
 		ready = append(ready, time.Since(began))
@@ -277,11 +184,11 @@ func measureKills(w *world, c *client.Client) (*killCost, error) {
 			return answeredWith("first")(c.SendRequest(w.ctx, "1", "tools/call", `{"name":"echo","arguments":{"text":"first"}}`)) == nil
 		}
 		if !w.until(isAnswered) {
-			return nil, errors.New("no answer after the start: " + w.p.log.lastLines(20))
+			return nil, errors.New("no answer after the start: " + w.p.Log.LastLines(20))
 		}
-		took, _ := w.p.usedResources()
+		took, _ := w.p.Used()
 		answer, cpu = append(answer, time.Since(began)), append(cpu, took)
 	}
-	_, resident := w.p.usedResources()
+	_, resident := w.p.Used()
 	return &killCost{w.o.rounds, latencyOf(ready), latencyOf(answer), latencyOf(cpu), resident}, nil
 }

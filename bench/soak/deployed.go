@@ -1,19 +1,20 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"time"
+
+	"github.com/troupe-run/troupe/bench/program"
 )
 
 // startDeployed starts nginx or HAProxy with a file of deploy, at an address in place of :8080, in
 // front of nodes in place of :8081 and following.
-func startDeployed(file, dir, address string, nodes ...string) (*process, error) {
+func startDeployed(ctx context.Context, file, dir, address string, nodes ...string) (*program.Process, error) {
 	from, err := repositoryFile(filepath.Join("deploy", file))
 	if err != nil {
 		return nil, err
@@ -22,7 +23,7 @@ func startDeployed(file, dir, address string, nodes ...string) (*process, error)
 	if err != nil {
 		return nil, err
 	}
-	wait, err := freeAddress(9000) // where nginx.conf has a server that answers after a second
+	wait, err := program.FreeAddress(9000) // where nginx.conf has a server that answers after a second
 	if err != nil {
 		return nil, err
 	}
@@ -41,20 +42,18 @@ func startDeployed(file, dir, address string, nodes ...string) (*process, error)
 			return nil, fmt.Errorf("%s is not installed: apt-get install %s", name, name)
 		}
 	}
-	p := &process{name: name, bin: bin, addr: address, args: []string{"-db", "-f", config}}
+	p := &program.Process{Name: name, Bin: bin, Addr: address, Args: []string{"-db", "-f", config}}
 	if name == "nginx" {
-		p.args = []string{"-e", "stderr", "-p", dir, "-c", config, "-g", "daemon off;"}
+		p.Args = []string{"-e", "stderr", "-p", dir, "-c", config, "-g", "daemon off;"}
 	}
-	if err := p.start(); err != nil {
+	if err := p.Start(); err != nil {
 		return nil, err
 	}
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		if c, err := net.Dial("tcp", address); err == nil {
-			return p, c.Close()
-		}
+	if err := p.UntilReady(ctx); err != nil {
+		_ = p.End()
+		return nil, err
 	}
-	_ = p.endInOrder()
-	return nil, errors.New(name + " does not listen: " + p.log.lastLines(10))
+	return p, nil
 }
 
 // repositoryFile returns the path of a file of the repository from wherever in it this runs.

@@ -4,9 +4,8 @@
 //	soak world  harms one node, or several behind a load balancer, while clients of all kinds work
 //	soak mixed  has clients come, work in all ways and leave, and judges what the process holds
 //	soak greed  has clients take all they can get of a process with 1 GiB, beside a quiet client
-//	soak costs  measures without harm: streams of a fleet that are resumed at their node and at
-//	            another one (attach); and behind --events stored events a node that is killed
-//	            (behind) and a stream of 200 events that is resumed (resume), --rounds times each
+//	soak costs  measures behind --events stored events a stream of 200 events that is resumed
+//	            (resume) and a node that is killed (behind), --rounds times each
 //
 // # World
 //
@@ -22,14 +21,12 @@
 //	roll       all nodes end in order and start again, one after the other
 //	partition  of a node from NATS, for longer than its lease
 //	twin       a second process takes the name of a node, and both are killed in favour of a third
-//	crowd      a node is killed, and --crowd clients with a stream each come back within a second
 //	leader     with three NATS servers, the one that leads a stream of events is paused and killed
 //	crash      all NATS servers are killed at once, and are back within three seconds
 //	outage     all NATS servers are away for --away, once
 //
 // With --harms only these come, in this order; otherwise all that fit, each before one comes again.
-// With --old each start is of the other of two releases, on the same data. --visitors chooses who
-// works with the nodes meanwhile; otherwise all that fit:
+// --visitors chooses who works with the nodes meanwhile; otherwise all that fit:
 //
 //	calls      plain calls, slow ones, lists, short sessions, and calls whose client goes away
 //	streams    calls that stream, batches, cancels, streams that clients break off, and resumes
@@ -49,9 +46,8 @@
 //   - when a call that may run again is given up, or one that may not runs again, or is given up
 //     though its node was not lost;
 //   - when an answer that was accepted (202) does not reach its question, an update does not come,
-//     or a state or a cursor leads elsewhere than before;
+//     or a state leads elsewhere than before;
 //   - when a cancelled call is answered or sends on, or a handler goes on whose client has left;
-//   - when an event id or a question of another session is more than one that was made up;
 //   - when a task does not complete, changes after its end, or runs a step again that is stored; or
 //     what a node does that has lost a task counts;
 //   - when a request fails, or is refused for a moment, though the nodes are well. While a node, or
@@ -80,9 +76,7 @@
 // soak greed bad-tokens has a server of its own: one address sends 5,000 access tokens a second
 // that do not count, and the quiet client has tokens that count, some of which the server has not
 // seen before. Its p99 may be twice that of when it was alone. All bad tokens must be refused, most
-// of them without a look. soak greed --greedy 10 --duration 60s herd resumes 1,000 streams of 3.9
-// MB within a second, and again until each has come as a whole. The streams of the quiet client may
-// pause for a second at most.
+// of them without a look.
 //
 // # Mixed
 //

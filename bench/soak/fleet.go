@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/bench/lab/roundrobin"
+	"github.com/troupe-run/troupe/bench/program"
 )
 
 // drainWait is for how long a node that ends waits for calls that may not run again.
@@ -24,16 +25,16 @@ const drainWait = 3 * time.Second
 // fleet is the nodes of a run behind a load balancer: on NATS servers that they share, or each with
 // data of its own.
 type fleet struct {
-	nodes   []*process
+	nodes   []*program.Process
 	links   [][]*link // of each node to each NATS server
 	nats    natsServers
 	front   func() error // starts what is before the nodes, at last
 	ends    []func()     // in reverse order
 	started bool
 
-	victim string       // of the harm
-	heal   func() error // ends the harm
-	twin   *process     // another one with the name of a node, nil without one
+	victim string           // of the harm
+	heal   func() error     // ends the harm
+	twin   *program.Process // another one with the name of a node, nil without one
 }
 
 // newFleet starts NATS servers and a load balancer at an address. The nodes start with the first
@@ -56,7 +57,7 @@ func newFleet(ctx context.Context, o options, address string) (f *fleet, err err
 		var links []*link
 		var nats []string
 		for _, s := range f.nats {
-			l, err := newLink(s.addr)
+			l, err := newLink(s.Addr)
 			if err != nil {
 				return f, err
 			}
@@ -67,7 +68,7 @@ func newFleet(ctx context.Context, o options, address string) (f *fleet, err err
 		if err := f.addNode(o, name, "--servers", "1", "--drain-wait", drainWait.String(), "--nats", strings.Join(nats, ","), "--node", name); err != nil {
 			return f, err
 		}
-		f.links, urls = append(f.links, links), append(urls, "http://"+f.nodes[i].addr)
+		f.links, urls = append(f.links, links), append(urls, "http://"+f.nodes[i].Addr)
 	}
 	ctx, stop := context.WithCancel(ctx)
 	f.ends = append(f.ends, stop)
@@ -87,9 +88,9 @@ func newFleet(ctx context.Context, o options, address string) (f *fleet, err err
 
 // addNode adds a node with a data directory of its own.
 func (f *fleet) addNode(o options, name string, flags ...string) error {
-	p, err := newProcess(o.bin, filepath.Join(o.data, name), o.seed+uint64(len(f.nodes)+1)*1000, append(flags, o.flags...)...)
+	p, err := newProcess(o.bin, filepath.Join(o.data, name), o.seed+uint64(len(f.nodes)+1)*1000, flags...)
 	if err == nil {
-		p.name = name
+		p.Name = name
 		f.nodes = append(f.nodes, p)
 	}
 	return err
@@ -106,13 +107,13 @@ func newProxied(ctx context.Context, o options, address string) (f *fleet, err e
 	dir := filepath.Join(o.data, o.proxy)
 	f.front = func() error { // once the nodes listen: a proxy looks for them now and then
 		for _, p := range f.nodes {
-			if err := p.untilReady(ctx); err != nil {
+			if err := p.UntilReady(ctx); err != nil {
 				return err
 			}
 		}
-		proxy, err := startDeployed(proxies[o.proxy], dir, address, f.nodes[0].addr, f.nodes[1].addr)
+		proxy, err := startDeployed(ctx, proxies[o.proxy], dir, address, f.nodes[0].Addr, f.nodes[1].Addr)
 		if err == nil {
-			f.ends = append(f.ends, func() { _ = proxy.endInOrder() })
+			f.ends = append(f.ends, func() { _ = proxy.End() })
 		}
 		return err
 	}
@@ -129,7 +130,7 @@ func (f *fleet) start() error {
 	}
 	f.started = true
 	for _, p := range f.nodes {
-		if err := p.start(); err != nil {
+		if err := p.Start(); err != nil {
 			return err
 		}
 	}
@@ -141,16 +142,16 @@ func (f *fleet) start() error {
 
 func (f *fleet) end() {
 	for _, p := range append(f.nodes, f.twin) {
-		if p != nil && p.cmd != nil {
-			_ = p.signal(sigCont)
-			_ = p.kill()
+		if p != nil && p.Running() != nil {
+			_ = p.Signal(program.Continue)
+			_ = p.Kill()
 		}
 	}
 	for _, end := range slices.Backward(f.ends) {
 		end()
 	}
 	for _, p := range f.nats {
-		_ = p.kill()
+		_ = p.Kill()
 	}
 }
 

@@ -207,8 +207,7 @@ func (f *follower) earlierID(rng *rand.Rand) string {
 	return f.ids[len(f.ids)-1-rng.IntN(min(len(f.ids), recent))]
 }
 
-// isRefused reports that an event id is refused as every bad one is, be it another's or one that
-// nobody has ever had.
+// isRefused reports that an event id is refused as every bad one is.
 func isRefused(w *world, c *client.Client, id string) bool {
 	a, err := c.ResumeStream(w.ctx, id)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/bench/client"
+	"github.com/troupe-run/troupe/bench/program"
 )
 
 // keptOutcomes is how much a process may hold of the outcomes of parked calls, for ten minutes: 16
@@ -64,7 +65,7 @@ func gaugesShown(g map[string]float64) map[string]float64 {
 // the time is over, what is more.
 func awaitRest(ctx context.Context, addr string, within time.Duration, more func(now map[string]float64) []string) (now map[string]float64, rest []string) {
 	for end := time.Now().Add(within); ; {
-		now, err := metricsOf(addr)
+		now, err := program.Metrics(addr)
 		if err != nil {
 			return now, []string{err.Error()}
 		}

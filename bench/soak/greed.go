@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/bench/client"
+	"github.com/troupe-run/troupe/bench/program"
 	"github.com/troupe-run/troupe/bench/soak/greed"
 )
 
@@ -30,7 +31,7 @@ type greedReport struct {
 	Peak    float64            `json:"peak_rss_mib"`
 	Idle    map[string]float64 `json:"idle_before"`
 	After   map[string]float64 `json:"idle_a_minute_after"`
-	Alone   map[string]latency `json:"quiet_alone_ms"` // a second before each attack
+	Alone   map[string]latency `json:"quiet_alone_ms"` // before the attacks: the one with the median p99
 	Attacks []attackReport     `json:"attacks"`
 }
 
@@ -50,8 +51,6 @@ const (
 	p99Floor = 25 * time.Millisecond
 	// greedAsk is how long the server waits for answers: what waits for one is held until then.
 	greedAsk = 10 * time.Second
-	// herdPause is how long another's stream may pause while a herd of streams is resumed.
-	herdPause = time.Second
 	// heldFor is within what time what is held for clients must be gone.
 	heldFor = 65 * time.Second
 	// keptMiB is how much more memory a process may have than at its start once it holds nothing
@@ -67,10 +66,7 @@ func runGreed(ctx context.Context, o options) (*greedReport, error) {
 	}
 	w := &greedRun{o: o, quiet: new(quiet), report: &greedReport{report: newReport("greed", o), Greedy: o.greedy}}
 	flags := []string{"--max-memory", strconv.Itoa(greedMemory), "--set", "max-ask=" + greedAsk.String()}
-	if slices.Equal(names, []string{greed.Herd}) {
-		flags = append(flags, "--max-store", "16GiB") // half of its three quarters for events holds 1,000 streams of 4 MB, and those that were not read in time
-	}
-	p, err := plainProcess(o.bin, o.seed, append(append(flags, "--data", o.data), o.flags...)...)
+	p, err := plainProcess(o.bin, o.seed, append(flags, "--data", o.data)...)
 	if err != nil {
 		return nil, err
 	}
@@ -78,33 +74,33 @@ func runGreed(ctx context.Context, o options) (*greedReport, error) {
 		if len(names) > 1 {
 			return nil, fmt.Errorf("%s has a server of its own, which takes no attack without a token", greed.BadTokens)
 		}
-		key := &tokenKey{resource: p.url(0)}
+		key := &tokenKey{resource: p.URL(0)}
 		config, err := key.configure(o.data + "-auth")
 		if err != nil {
 			return nil, err
 		}
-		p.args = append(p.args, "--config", config)
+		p.Args = append(p.Args, "--config", config)
 		w.quiet.as = func(rt http.RoundTripper) http.RoundTripper { return &tokened{to: rt, key: key} }
 	}
-	p.log.alarms = []string{"lease not renewed", "connection to nats lost", "level=ERROR", "panic"}
-	w.p, w.quiet.url = p, p.url(0)
-	all := []*process{p}
+	p.Log.Alarms = []string{"lease not renewed", "connection to nats lost", "level=ERROR", "panic"}
+	w.p, w.quiet.url = p, p.URL(0)
+	all := []*program.Process{p}
 	if !o.counts {
 		beside, err := plainProcess(o.bin, o.seed+1, "--memory")
 		if err != nil {
 			return nil, err
 		}
-		w.calm, all = &quiet{url: beside.url(0)}, append(all, beside)
+		w.calm, all = &quiet{url: beside.URL(0)}, append(all, beside)
 	}
 	w.ctx, w.cancel = context.WithCancel(ctx)
 	defer w.cancel()
 	for _, p := range all {
-		defer func() { _ = p.kill() }()
-		if err := p.startReady(w.ctx); err != nil {
+		defer func() { _ = p.Kill() }()
+		if err := p.StartReady(w.ctx); err != nil {
 			return nil, err
 		}
 	}
-	if w.report.Idle, err = metricsOf(p.addr); err != nil {
+	if w.report.Idle, err = program.Metrics(p.Addr); err != nil {
 		return nil, err
 	}
 	began := time.Now()
@@ -113,40 +109,33 @@ func runGreed(ctx context.Context, o options) (*greedReport, error) {
 	return w.report, err
 }
 
-// plainProcess is a process with the demo and default settings.
-func plainProcess(bin string, seed uint64, flags ...string) (*process, error) {
-	addr, err := freeAddress(seed)
-	return &process{bin: bin, addr: addr, args: append([]string{"serve", "--listen", addr, "--set", "conformance=true"}, flags...)}, err
-}
-
 // greedRun is one run.
 type greedRun struct {
 	o      options
-	p      *process
+	p      *program.Process
 	quiet  *quiet
 	calm   *quiet // of a process that nobody attacks, on the same machine: what it waits for is what the attackers take from that. nil when time is not judged
 	report *greedReport
 	ctx    context.Context
 	cancel func()
-	alone  map[string][]time.Duration
+	alone  []quietReport
 	alarms int // lines of the log that have been told
 }
 
 // workBeside runs f beside the quiet client, and beside that of the process that nobody attacks.
-func (w *greedRun) workBeside(f func()) (quiet, beside quietReport, took map[string][]time.Duration) {
-	run := func() { quiet, took = w.quiet.workDuring(w.ctx, f) }
+func (w *greedRun) workBeside(f func()) (quiet, beside quietReport) {
+	run := func() { quiet = w.quiet.workDuring(w.ctx, f) }
 	if w.calm == nil {
 		run()
 	} else {
-		beside, _ = w.calm.workDuring(w.ctx, run)
+		beside = w.calm.workDuring(w.ctx, run)
 	}
-	return quiet, beside, took
+	return quiet, beside
 }
 
 // attackAll makes the attacks and judges them.
 func (w *greedRun) attackAll(names []string) error {
 	r := w.report
-	w.alone = make(map[string][]time.Duration)
 	for _, name := range names {
 		if err := w.makeAttack(name); err != nil {
 			return err
@@ -156,7 +145,7 @@ func (w *greedRun) attackAll(names []string) error {
 	if !w.o.counts {
 		w.awaitIdle("everything", true)
 	}
-	after, err := metricsOf(w.p.addr)
+	after, err := program.Metrics(w.p.Addr)
 	if err != nil {
 		r.addBroken("/metrics: %v", err)
 	}
@@ -164,8 +153,8 @@ func (w *greedRun) attackAll(names []string) error {
 	if r.Peak > greedMemory>>20 {
 		r.addOver("the process had %.0f MiB", r.Peak)
 	}
-	if err := w.p.kill(); err != nil {
-		r.addBroken("%v: %s", err, w.p.log.lastLines(20))
+	if err := w.p.Kill(); err != nil {
+		r.addBroken("%v: %s", err, w.p.Log.LastLines(20))
 	}
 	return context.Cause(w.ctx)
 }
@@ -174,31 +163,23 @@ func (w *greedRun) attackAll(names []string) error {
 // one.
 func (w *greedRun) makeAttack(name string) error {
 	report := w.report
-	alone, _, took := w.workBeside(func() { client.Sleep(w.ctx, w.o.duration/2) })
-	for kind, all := range took {
-		w.alone[kind] = append(w.alone[kind], all...)
-	}
+	alone, _ := w.workBeside(func() { client.Sleep(w.ctx, w.o.duration/2) })
+	w.alone = append(w.alone, alone)
 	w.judgeQuiet("nobody", alone)
 	r := attackReport{Name: name}
 	said, err := w.startAttackers(name)
-	if err == nil && name == greed.Herd { // what is measured is the second in which it comes, and what follows
-		_, err = said.ReadString('\n')
-	}
 	if err != nil {
 		return err
 	}
 	stop, began := w.watchProcess(), time.Now()
-	r.Quiet, r.Beside, _ = w.workBeside(func() {
-		if name != greed.Herd {
-			_, err = said.ReadString('\n')
-		}
-		if err == nil {
+	r.Quiet, r.Beside = w.workBeside(func() {
+		if _, err = said.ReadString('\n'); err == nil {
 			err = json.NewDecoder(said).Decode(&r.Results)
 		}
 	})
 	notReady, rss := stop()
 	if err != nil {
-		return fmt.Errorf("%s: %w: %s", name, err, w.p.log.lastLines(20))
+		return fmt.Errorf("%s: %w: %s", name, err, w.p.Log.LastLines(20))
 	}
 	r.RSS = float64(rss) / (1 << 20)
 	report.Peak = max(report.Peak, r.RSS)
@@ -211,15 +192,7 @@ func (w *greedRun) makeAttack(name string) error {
 			report.addBroken("%s reached no limit: %v", what, result.Outcomes)
 		}
 	}
-	switch name {
-	case greed.Herd:
-		if n, all := r.Results[name].Outcomes["whole"], greed.HerdSize*w.o.greedy; n != all {
-			report.addBroken("of %d streams %d came as a whole", all, n)
-		}
-		if most := r.Quiet.Took[quietStreams].Max; most > ms(herdPause) {
-			report.addOver("another's stream paused for %.0f ms", most)
-		}
-	case greed.BadTokens:
+	if name == greed.BadTokens {
 		w.judgeTokens(r.Results[name].Outcomes, time.Since(began))
 	}
 	if notReady > 0 {
@@ -233,12 +206,12 @@ func (w *greedRun) makeAttack(name string) error {
 	for what, all := range r.Results {
 		fmt.Fprintf(w.o.log, "  %s %v\n", what, all)
 	}
-	for ; w.alarms < len(w.p.log.raisedAlarms()); w.alarms++ {
-		report.addOver("%s: the log says: %s", name, w.p.log.raisedAlarms()[w.alarms])
+	for ; w.alarms < len(w.p.Log.Alarmed()); w.alarms++ {
+		report.addOver("%s: the log says: %s", name, w.p.Log.Alarmed()[w.alarms])
 	}
 	select {
-	case err := <-w.p.exited:
-		report.addBroken("%s: the process ended: %v: %s", name, err, w.p.log.lastLines(40))
+	case err := <-w.p.Exited:
+		report.addBroken("%s: the process ended: %v: %s", name, err, w.p.Log.LastLines(40))
 		return report.verdict()
 	default:
 		return context.Cause(w.ctx)
@@ -265,7 +238,15 @@ func (w *greedRun) judgeTokens(answers greed.Outcomes, took time.Duration) {
 // judgeTimes compares what the quiet client had to wait for with what it waits for alone, or with
 // what the attackers take from the whole machine, if that is more.
 func (w *greedRun) judgeTimes() {
-	w.report.Alone = latenciesOf(w.alone)
+	w.report.Alone = make(map[string]latency)
+	for kind := range quietLoads {
+		var all []latency
+		for _, r := range w.alone {
+			all = append(all, r.Took[kind])
+		}
+		slices.SortFunc(all, func(a, b latency) int { return cmp.Compare(a.P99, b.P99) })
+		w.report.Alone[kind] = all[len(all)/2]
+	}
 	for _, r := range w.report.Attacks {
 		for kind, alone := range w.report.Alone {
 			beside, then := r.Beside.Took[kind], r.Quiet.Took[kind]
@@ -282,7 +263,7 @@ func (w *greedRun) judgeTimes() {
 
 // judgeQuiet looks whether the quiet client got all that it asked for.
 func (w *greedRun) judgeQuiet(beside string, q quietReport) {
-	if q.Failed > 0 || q.Took[quietCalls].N == 0 || q.Took[quietBegins].N == 0 || q.Took[quietStreams].N == 0 {
+	if q.Failed > 0 || q.isIdle() {
 		w.report.addBroken("beside %s requests of the quiet client failed, or it got nothing done: %s: %s", beside, q, strings.Join(q.Failures, "; "))
 	}
 }
@@ -291,7 +272,7 @@ func (w *greedRun) judgeQuiet(beside string, q quietReport) {
 // many seconds that took. Sessions stay in memory for a minute; only everything includes them.
 func (w *greedRun) awaitIdle(name string, everything bool) float64 {
 	began := time.Now()
-	_, rest := awaitRest(w.ctx, w.p.addr, heldFor, func(now map[string]float64) []string { return w.heldBeyond(now, everything) })
+	_, rest := awaitRest(w.ctx, w.p.Addr, heldFor, func(now map[string]float64) []string { return w.heldBeyond(now, everything) })
 	if len(rest) > 0 {
 		w.report.addOver("a minute after %s: %s", name, strings.Join(rest, ", "))
 	}
@@ -327,8 +308,8 @@ func (w *greedRun) watchProcess() (stop func() (notReady int, rss int64)) {
 	go func() {
 		defer close(done)
 		for i := 0; ; i++ {
-			_, now := w.p.usedResources()
-			if rss = max(rss, now); i%10 == 0 && !w.p.isReady() {
+			_, now := w.p.Used()
+			if rss = max(rss, now); i%10 == 0 && !w.p.IsReady() {
 				notReady++
 			}
 			if !client.Sleep(ctx, 10*time.Millisecond) {
@@ -351,7 +332,7 @@ func (w *greedRun) startAttackers(name string) (*bufio.Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	args := []string{self, "attack", w.p.addr, strconv.Itoa(w.o.greedy), name, w.o.duration.String()}
+	args := []string{self, "attack", w.p.Addr, strconv.Itoa(w.o.greedy), name, w.o.duration.String()}
 	if nice, err := exec.LookPath("nice"); err == nil {
 		args = append([]string{nice, "-n", "19"}, args...)
 	}

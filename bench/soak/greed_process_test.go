@@ -22,7 +22,7 @@ func TestGreed(t *testing.T) {
 func TestBadTokens(t *testing.T) { attacked(t, 1, greed.BadTokens) }
 
 func attacked(t *testing.T, greedy int, parts ...string) {
-	r, err := runGreed(t.Context(), options{greedy: greedy, seed: 11, bin: program, data: t.TempDir() + "/data", duration: 500 * time.Millisecond, counts: true, log: t.Output(), parts: parts})
+	r, err := runGreed(t.Context(), options{greedy: greedy, seed: 11, bin: troupe, data: t.TempDir() + "/data", duration: 500 * time.Millisecond, counts: true, log: t.Output(), parts: parts})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"github.com/troupe-run/troupe/bench/program"
 )
 
 const (
@@ -35,10 +37,9 @@ type harm struct {
 // harms are all harms.
 var harms = []harm{
 	{name: byKill, fits: func(o *options) bool { return o.proxy == "" }, alone: killAlone, strike: killNode},
-	{name: byCrowd, fits: func(o *options) bool { return onNATS(o) && o.crowd > 0 }, strike: killNode},
 	{name: byPause, fits: func(o *options) bool { return o.proxy == "" }, alone: pauseAlone, strike: pauseNode, lasts: standstill},
 	{name: "stop", fits: onNATS, strike: func(f *fleet, i int) (string, func() error, error) {
-		return f.nodes[i].name, f.nodes[i].start, f.nodes[i].endInOrder()
+		return f.nodes[i].Name, f.nodes[i].Start, f.nodes[i].End()
 	}},
 	{name: byRestart, fits: func(o *options) bool { return o.nodes == 1 }, alone: restartAlone},
 	{name: byRoll, fits: func(o *options) bool { return o.nodes > 1 }, alone: rollNodes},
@@ -86,7 +87,7 @@ func (o *options) planHarms(rng *rand.Rand) (all []*harm, err error) {
 func killAlone(r *worldRun, rng *rand.Rand) error {
 	w := r.world
 	w.dying.Store(w.boot.Load())
-	if err := w.p.kill(); err != nil {
+	if err := w.p.Kill(); err != nil {
 		return err
 	}
 	if rng.IntN(3) == 0 {
@@ -95,12 +96,12 @@ func killAlone(r *worldRun, rng *rand.Rand) error {
 	if rng.IntN(4) == 0 {
 		w.tally.add("killed_while_starting")
 		boot := w.boot.Add(1)
-		if err := w.p.start(); err != nil {
+		if err := w.p.Start(); err != nil {
 			return err
 		}
 		w.wait(time.Duration(rng.IntN(150)) * time.Millisecond)
 		w.dying.Store(boot)
-		if err := w.p.kill(); err != nil {
+		if err := w.p.Kill(); err != nil {
 			return err
 		}
 	}
@@ -116,15 +117,15 @@ func pauseAlone(r *worldRun, rng *rand.Rand) error {
 	w := r.world
 	w.pauses.Add(1)
 	w.paused.Store(true)
-	if err := w.p.signal(sigStop); err != nil {
+	if err := w.p.Signal(program.StandStill); err != nil {
 		return err
 	}
 	w.wait(standstill + time.Duration(rng.IntN(1500))*time.Millisecond)
-	if err := w.p.signal(sigCont); err != nil {
+	if err := w.p.Signal(program.Continue); err != nil {
 		return err
 	}
 	went := time.Now()
-	if !w.until(w.p.isReady) {
+	if !w.until(w.p.IsReady) {
 		w.violated(nil, "not ready %v after it went on", patience)
 	}
 	r.answered = append(r.answered, time.Since(went))
@@ -144,7 +145,7 @@ func restartAlone(r *worldRun, _ *rand.Rand) error {
 	}
 	began := time.Now()
 	w.ending.Store(true)
-	err = w.p.endInOrder()
+	err = w.p.End()
 	w.ending.Store(false)
 	if err != nil {
 		return err
@@ -168,11 +169,11 @@ func rollNodes(r *worldRun, _ *rand.Rand) error {
 	}()
 	for _, p := range w.fleet.nodes {
 		began := time.Now()
-		if err := p.endInOrder(); err != nil {
+		if err := p.End(); err != nil {
 			return err
 		}
 		r.ends = append(r.ends, time.Since(began))
-		if err := p.startReady(w.ctx); err != nil {
+		if err := p.StartReady(w.ctx); err != nil {
 			return err
 		}
 		w.wait(time.Second)
@@ -195,9 +196,6 @@ func (r *worldRun) strikeFleet(h *harm, rng *rand.Rand) (err error) {
 	case lasts == 0:
 		lasts = time.Duration(rng.IntN(3000)) * time.Millisecond
 	}
-	if r.crowd != nil {
-		go r.crowd.scatter()
-	}
 	if !h.silent {
 		for !w.answers() && time.Since(struck) < patience && w.wait(time.Millisecond) {
 		}
@@ -210,14 +208,14 @@ func (r *worldRun) strikeFleet(h *harm, rng *rand.Rand) (err error) {
 }
 
 func killNode(f *fleet, i int) (string, func() error, error) {
-	return f.nodes[i].name, f.nodes[i].start, f.nodes[i].kill()
+	return f.nodes[i].Name, f.nodes[i].Start, f.nodes[i].Kill()
 }
 
 // pauseNode goes on by itself: a request may be with the node, and wait for as long.
 func pauseNode(f *fleet, i int) (string, func() error, error) {
-	paused := f.nodes[i].cmd.Process
-	time.AfterFunc(standstill, func() { _ = paused.Signal(sigCont) })
-	return f.nodes[i].name, func() error { return nil }, paused.Signal(sigStop)
+	paused := f.nodes[i].Running()
+	time.AfterFunc(standstill, func() { _ = paused.Signal(program.Continue) })
+	return f.nodes[i].Name, func() error { return nil }, paused.Signal(program.StandStill)
 }
 
 // cutNode cuts a node off from NATS.
@@ -228,7 +226,7 @@ func cutNode(f *fleet, i int) (string, func() error, error) {
 		}
 		return nil
 	}
-	return f.nodes[i].name, func() error { return set(false) }, set(true)
+	return f.nodes[i].Name, func() error { return set(false) }, set(true)
 }
 
 func endNATS(with syscall.Signal) func(f *fleet, i int) (string, func() error, error) {
@@ -243,18 +241,18 @@ func endNATS(with syscall.Signal) func(f *fleet, i int) (string, func() error, e
 // ends both in favour of a third.
 func startTwin(f *fleet, i int) (string, func() error, error) {
 	node := f.nodes[i]
-	twin, err := node.newTwin()
+	twin, err := newTwin(node)
 	if err != nil {
 		return "", nil, err
 	}
 	f.twin = twin
-	return node.name, func() error {
-		if err := errors.Join(node.kill(), twin.kill()); err != nil {
+	return node.Name, func() error {
+		if err := errors.Join(node.Kill(), twin.Kill()); err != nil {
 			return err
 		}
 		f.twin = nil
-		return node.start()
-	}, twin.start()
+		return node.Start()
+	}, twin.Start()
 }
 
 // killLeader pauses the server that leads the stream of events, or a shard of it, and kills it
@@ -265,11 +263,11 @@ func killLeader(f *fleet, _ int) (string, func() error, error) {
 		return "", nil, err
 	}
 	killed := make(chan error, 1)
-	time.AfterFunc(leaderGone, func() { killed <- leader.kill() })
-	return leader.name, func() error {
+	time.AfterFunc(leaderGone, func() { killed <- leader.Kill() })
+	return leader.Name, func() error {
 		if err := <-killed; err != nil {
-			return fmt.Errorf("kill %s: %w", leader.name, err)
+			return fmt.Errorf("kill %s: %w", leader.Name, err)
 		}
-		return leader.startReady(context.Background())
-	}, leader.signal(sigStop)
+		return leader.StartReady(context.Background())
+	}, leader.Signal(program.StandStill)
 }

@@ -69,7 +69,7 @@ func TestHarmsAreDrawn(t *testing.T) {
 	if n := draw(options{nodes: 1, rounds: 6}); n[byKill] != 2 || n[byPause] != 2 || n[byRestart] != 2 {
 		t.Errorf("one node: %v", n)
 	}
-	n := draw(options{nodes: 3, nats: 3, crowd: 1, away: 1, rounds: 19})
+	n := draw(options{nodes: 3, nats: 3, away: 1, rounds: 17})
 	for _, harm := range harmNames() {
 		want := 2
 		if harm == byOutage {

@@ -41,19 +41,17 @@ func run(args []string, stdout, stderr io.Writer) int {
 	f.IntVar(&o.clients, "clients", 8, "sessions that live across all rounds; mixed: clients of each kind at a time")
 	f.Uint64Var(&o.seed, "seed", uint64(time.Now().Unix()), "seed of all random choices")
 	f.DurationVar(&o.time, "time", 0, "how long the run may take, 0: all rounds; mixed: how long the load lasts")
-	f.StringVar(&o.bin, "bin", "", "the program, which for world and costs is bench/lab; built if empty")
+	f.StringVar(&o.bin, "bin", "", "the program, which for world is bench/lab; built if empty")
 	f.StringVar(&o.data, "data", "", "data directory; a temporary one if empty")
 	f.StringVar(&o.out, "out", "", "file for the report as JSON")
 	f.BoolVar(&o.counts, "counts", false, "judge no times, which need a machine that does nothing else")
-	f.IntVar(&o.nodes, "nodes", 1, "world: nodes; one has a data directory, several share NATS servers; costs always has three")
+	f.IntVar(&o.nodes, "nodes", 1, "world: nodes; one has a data directory, several share NATS servers")
 	f.StringVar(&o.proxy, "proxy", "", "world: nginx or haproxy, as deploy has them, in front of two nodes with a data directory each")
-	f.IntVar(&o.nats, "nats", 1, "world, costs: number of NATS servers, 1 or 3")
-	f.BoolVar(&o.sync, "sync", false, "world, costs: NATS has each write on the disk before it is acknowledged")
+	f.IntVar(&o.nats, "nats", 1, "world: number of NATS servers, 1 or 3")
+	f.BoolVar(&o.sync, "sync", false, "world: NATS has each write on the disk before it is acknowledged")
 	f.IntVar(&o.servers, "servers", 1, "world: copies of the demo in the only node, over which the sessions are spread")
 	f.Var(&o.harms, "harms", "world: what is done to the nodes, in this order, with commas between; all that fit, in an order of the seed, if empty: "+strings.Join(harmNames(), ", "))
 	f.Var(&o.visitors, "visitors", "world: who works with them; all that fit if empty: "+strings.Join(allVisitors, ", "))
-	f.StringVar(&o.old, "old", "", "world: a commit whose release takes turns with this one on the same data; one that has serve --set")
-	f.IntVar(&o.crowd, "crowd", 100, "world: clients that come back within a second when a node dies; 0: none")
 	f.DurationVar(&o.away, "away", 10*time.Second, "world: how long the NATS servers are away, once; 0: never")
 	f.IntVar(&o.greedy, "greedy", 1, "greed: clients that take all they can get, each from an address of its own; world: calls that such a client has with each node at a time, 0: none")
 	f.DurationVar(&o.duration, "duration", 4*time.Second, "greed: how long each attack lasts")
@@ -102,17 +100,12 @@ func perform(ctx context.Context, name string, o options) (report judged, err er
 	default:
 		o.nodes = 2
 	}
-	if (o.old != "" || o.servers > 1) && o.nodes > 1 || o.old != "" && o.servers > 1 {
-		return nil, errors.New("--old and --servers are for one node, and not both")
+	if o.servers > 1 && o.nodes > 1 {
+		return nil, errors.New("--servers is for one node")
 	}
-	o.hosted = name == "world" && o.proxy == "" && o.old == "" || name == "costs" // the tool ledger is in bench/lab
+	o.hosted = name == "world" && o.proxy == "" // the tool ledger is in bench/lab
 	if o.bin == "" {
 		if o.bin, err = build(ctx, dir, o.hosted); err != nil {
-			return nil, err
-		}
-	}
-	if o.old != "" {
-		if o.oldBin, err = buildAt(ctx, dir, o.old); err != nil {
 			return nil, err
 		}
 	}

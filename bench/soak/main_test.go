@@ -10,7 +10,7 @@ import (
 )
 
 // The programs that the tests run: troupe, and one that serves many copies of the demo.
-var program, host string
+var troupe, host string
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "attack" { // greed has started this program again
@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 	}
 	dir, err := os.MkdirTemp("", "troupe-soak-")
 	if err == nil {
-		program, err = build(context.Background(), dir, false)
+		troupe, err = build(context.Background(), dir, false)
 	}
 	if err == nil {
 		host, err = build(context.Background(), dir, true)

@@ -1,14 +1,11 @@
 package main
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
-	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -79,24 +76,6 @@ func lastOf(a *client.Answer) (body string, err error) {
 		}
 		body = e.Data
 	}
-}
-
-// metricsOf reads what a process says at /metrics: values by the names of their series.
-func metricsOf(addr string) (map[string]float64, error) {
-	resp, err := http.Get("http://" + addr + "/metrics")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	m := make(map[string]float64)
-	lines := bufio.NewScanner(resp.Body)
-	for lines.Scan() {
-		name, text, _ := strings.Cut(lines.Text(), " ")
-		if v, err := strconv.ParseFloat(text, 64); err == nil {
-			m[name] = v
-		}
-	}
-	return m, lines.Err()
 }
 
 // each runs f for 0 to n-1, so many at once, and returns the first error.

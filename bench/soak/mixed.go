@@ -13,6 +13,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/troupe-run/troupe/bench/program"
 )
 
 // mixedReport is what a process held under a load that stayed the same, and after it.
@@ -64,16 +66,16 @@ func runMixed(ctx context.Context, o options) (*mixedReport, error) {
 		return nil, err
 	}
 	defer w.end()
-	w.kept, w.p.log.alarms = keep, []string{"level=ERROR", "panic"}
+	w.kept, w.p.Log.Alarms = keep, []string{"level=ERROR", "panic"}
 	if _, err := w.start(); err != nil {
 		return nil, err
 	}
 	r := &mixedReport{report: newReport("mixed", o), Clients: o.clients, Kept: keep.Seconds(), Judged: o.time >= keptShare*mostKept}
-	if r.Idle, err = metricsOf(w.p.addr); err != nil {
+	if r.Idle, err = program.Metrics(w.p.Addr); err != nil {
 		return nil, err
 	}
 	samples, failed := r.load(w)
-	if r.After, err = metricsOf(w.p.addr); err != nil {
+	if r.After, err = program.Metrics(w.p.Addr); err != nil {
 		return nil, errors.Join(failed, err)
 	}
 	r.Counts, r.Cores = w.tally.counts(), (r.After["process_cpu_seconds_total"]-r.Idle["process_cpu_seconds_total"])/r.Seconds
@@ -84,7 +86,7 @@ func runMixed(ctx context.Context, o options) (*mixedReport, error) {
 	case !o.counts:
 		w.rt.CloseIdleConnections()
 		began := time.Now()
-		now, rest := awaitRest(w.ctx, w.p.addr, 2*w.kept+inMemory+cleared, func(now map[string]float64) []string { return whatRemains(r.Idle, now, nil) })
+		now, rest := awaitRest(w.ctx, w.p.Addr, 2*w.kept+inMemory+cleared, func(now map[string]float64) []string { return whatRemains(r.Idle, now, nil) })
 		r.After, r.Back, r.Broken = now, time.Since(began).Seconds(), append(r.Broken, rest...)
 	}
 	r.Refusals = make(map[string]float64)
@@ -100,7 +102,7 @@ func runMixed(ctx context.Context, o options) (*mixedReport, error) {
 	if n := r.After["troupe_panics_total"]; n > 0 {
 		r.addBroken("%.0f panics", n)
 	}
-	for _, line := range w.p.log.raisedAlarms() {
+	for _, line := range w.p.Log.Alarmed() {
 		r.addBroken("the log says: %s", line)
 	}
 	r.Idle, r.After = gaugesShown(r.Idle), gaugesShown(r.After)
@@ -150,7 +152,7 @@ func (r *mixedReport) load(w *world) (all []sample, err error) {
 func visitWithSession(w *world, n, turn int, rng *rand.Rand) {
 	conns := newConnSet()
 	defer conns.breakAll()
-	v := newSession(w, n, []string{batching, middle, primed, primed}[turn%4], w.p.url(0), conns)
+	v := newSession(w, n, []string{batching, middle, primed, primed}[turn%4], w.p.URL(0), conns)
 	if rng.IntN(16) == 0 {
 		err := answeredWith(`"protocolVersion"`)(v.c.SendRequest(w.ctx, "0", "initialize", `{"protocolVersion":"`+v.revision+`","capabilities":{},"clientInfo":{"name":"troupe-bench","version":"1"}}`))
 		if err != nil {
@@ -176,7 +178,7 @@ const visitTakes = 1500 * time.Millisecond
 func visitStateless(w *world, n, _ int, rng *rand.Rand) {
 	conns := newConnSet()
 	defer conns.breakAll()
-	v := newStateless(w, n, w.p.url(0), conns)
+	v := newStateless(w, n, w.p.URL(0), conns)
 	var listening sync.WaitGroup
 	listening.Go(v.hears.run)
 	v.startRound(visitTakes, visitTakes)
@@ -229,12 +231,12 @@ var mixedBounds = []bound{
 
 // takeSample reads what the process holds.
 func takeSample(w *world, began time.Time) (sample, error) {
-	g, err := metricsOf(w.p.addr)
+	g, err := program.Metrics(w.p.Addr)
 	if err != nil {
 		return nil, err
 	}
 	data, err := sizeOf(w.o.data)
-	_, resident := w.p.usedResources()
+	_, resident := w.p.Used()
 	const mib = 1 << 20
 	outcomes := g[`troupe_memory_held_bytes{kind="parked"}`]
 	return sample{

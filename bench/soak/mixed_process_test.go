@@ -11,7 +11,7 @@ import (
 // must succeed; what the process holds is not judged, as that takes minutes to become steady: go
 // run ./bench/soak mixed --time 30m.
 func TestMixed(t *testing.T) {
-	r, err := runMixed(t.Context(), options{clients: 6, seed: 1, time: 15 * time.Second, counts: true, bin: program, data: t.TempDir(), log: t.Output()})
+	r, err := runMixed(t.Context(), options{clients: 6, seed: 1, time: 15 * time.Second, counts: true, bin: troupe, data: t.TempDir(), log: t.Output()})
 	if err != nil {
 		t.Fatal(err)
 	}

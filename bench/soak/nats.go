@@ -7,11 +7,13 @@ import (
 	"net/http"
 	"strings"
 	"syscall"
+
+	"github.com/troupe-run/troupe/bench/program"
 )
 
 // natsServers are NATS servers, a process of bench/lab each, which keep their ports and their data
 // over all starts.
-type natsServers []*process
+type natsServers []*program.Process
 
 // newNATS makes NATS servers.
 func newNATS(o options) (all natsServers, err error) {
@@ -19,25 +21,25 @@ func newNATS(o options) (all natsServers, err error) {
 	for i := range o.nats {
 		var ports [3]string // of clients, of the monitor and of the other servers
 		for k := range ports {
-			address, err := freeAddress(o.seed + uint64(500+3*i+k))
+			address, err := program.FreeAddress(o.seed + uint64(500+3*i+k))
 			if err != nil {
 				return nil, err
 			}
 			_, ports[k], _ = strings.Cut(address, ":")
 		}
-		p := &process{bin: o.bin, name: fmt.Sprintf("nats-%d", i+1), addr: "127.0.0.1:" + ports[0], health: "http://127.0.0.1:" + ports[1] + "/healthz"}
-		p.args = []string{"nats", "--data", o.data + "-nats", "--name", p.name, "--port", ports[0], "--monitor", ports[1]}
+		p := &program.Process{Bin: o.bin, Name: fmt.Sprintf("nats-%d", i+1), Addr: "127.0.0.1:" + ports[0], Health: "http://127.0.0.1:" + ports[1] + "/healthz"}
+		p.Args = []string{"nats", "--data", o.data + "-nats", "--name", p.Name, "--port", ports[0], "--monitor", ports[1]}
 		if o.sync {
-			p.args = append(p.args, "--sync")
+			p.Args = append(p.Args, "--sync")
 		}
 		if o.nats > 1 {
-			p.args = append(p.args, "--cluster", ports[2])
+			p.Args = append(p.Args, "--cluster", ports[2])
 		}
 		routes, all = append(routes, "nats://127.0.0.1:"+ports[2]), append(all, p)
 	}
 	for _, p := range all {
 		if o.nats > 1 {
-			p.args = append(p.args, "--routes", strings.Join(routes, ","))
+			p.Args = append(p.Args, "--routes", strings.Join(routes, ","))
 		}
 	}
 	return all, nil
@@ -46,12 +48,12 @@ func newNATS(o options) (all natsServers, err error) {
 // start starts all servers, and waits until they keep streams.
 func (s natsServers) start(ctx context.Context) error {
 	for _, p := range s {
-		if err := p.start(); err != nil {
+		if err := p.Start(); err != nil {
 			return err
 		}
 	}
 	for _, p := range s {
-		if err := p.untilReady(ctx); err != nil {
+		if err := p.UntilReady(ctx); err != nil {
 			return err
 		}
 	}
@@ -61,7 +63,7 @@ func (s natsServers) start(ctx context.Context) error {
 // endAll ends all servers with a signal.
 func (s natsServers) endAll(with syscall.Signal) error {
 	for _, p := range s {
-		if err := p.endWith(with); err != nil {
+		if err := p.EndWith(with); err != nil {
 			return err
 		}
 	}
@@ -69,7 +71,7 @@ func (s natsServers) endAll(with syscall.Signal) error {
 }
 
 // leader returns the server that leads a stream of that name behind the prefix, or its first shard.
-func (s natsServers) leader(name string) (*process, error) {
+func (s natsServers) leader(name string) (*program.Process, error) {
 	var got struct {
 		Accounts []struct {
 			Streams []struct {
@@ -80,7 +82,7 @@ func (s natsServers) leader(name string) (*process, error) {
 			} `json:"stream_detail"`
 		} `json:"account_details"`
 	}
-	r, err := http.Get(strings.TrimSuffix(s[0].health, "/healthz") + "/jsz?accounts=true&streams=true")
+	r, err := http.Get(strings.TrimSuffix(s[0].Health, "/healthz") + "/jsz?accounts=true&streams=true")
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +93,7 @@ func (s natsServers) leader(name string) (*process, error) {
 	for _, a := range got.Accounts {
 		for _, x := range a.Streams {
 			for _, p := range s {
-				if (strings.HasSuffix(x.Name, "_"+name) || strings.HasSuffix(x.Name, "_"+name+"-0")) && x.Cluster.Leader == p.name {
+				if (strings.HasSuffix(x.Name, "_"+name) || strings.HasSuffix(x.Name, "_"+name+"-0")) && x.Cluster.Leader == p.Name {
 					return p, nil
 				}
 			}

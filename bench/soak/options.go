@@ -13,11 +13,10 @@ type options struct {
 	clients int
 	seed    uint64
 	time    time.Duration
-	bin     string   // the program; "" builds it
-	data    string   // the data directory; "" takes a temporary one
-	out     string   // where the report goes as JSON, "" nowhere
-	counts  bool     // only what is judged by counting matters, and nothing waits for what is kept for a time to be gone
-	flags   []string // further ones for the program
+	bin     string // the program; "" builds it
+	data    string // the data directory; "" takes a temporary one
+	out     string // where the report goes as JSON, "" nowhere
+	counts  bool   // only what is judged by counting matters, and nothing waits for what is kept for a time to be gone
 	log     io.Writer
 
 	nodes    int
@@ -28,9 +27,6 @@ type options struct {
 	hosted   bool   // the program is bench/lab
 	harms    list
 	visitors list
-	old      string        // the commit of another release that takes turns; "" for none
-	oldBin   string        // its program
-	crowd    int           // clients that come back within a second
 	away     time.Duration // how long an outage lasts
 
 	events int // costs behind, resume: how many are stored first
@@ -53,7 +49,6 @@ func (l *list) Set(text string) error {
 // The harms that are named elsewhere.
 const (
 	byKill    = "kill"
-	byCrowd   = "crowd"
 	byPause   = "pause"
 	byRestart = "restart"
 	byRoll    = "roll"

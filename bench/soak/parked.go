@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/troupe-run/troupe/bench/client"
@@ -26,7 +24,6 @@ type parked struct {
 	at    int    // the step that it waits for
 	state string // "" before it was asked
 	boot  int64  // the start that gave the state
-	frail bool   // a node of the fleet was ending or coming back then: who gave it may be gone though it was not before that start
 }
 
 // step is one time that a call asks: for what, and what it is given.
@@ -75,7 +72,7 @@ func (k *parked) takeState(at int, body []byte, boot int64) error {
 	if a.Result.ResultType != "input_required" || len(a.Result.InputRequests) != 1 || a.Result.InputRequests[k.steps[at].asks] == nil || a.Result.RequestState == "" {
 		return fmt.Errorf("it should ask for %s", k.steps[at].asks)
 	}
-	k.at, k.state, k.boot, k.frail = at, a.Result.RequestState, boot, k.v.w.mayForget(boot)
+	k.at, k.state, k.boot = at, a.Result.RequestState, boot
 	return nil
 }
 
@@ -103,7 +100,7 @@ func (k *parked) run() {
 	for over := false; !over; {
 		k.v.awaitTime(k.when, k.boot, k.round, time.Duration(k.rng.IntN(1000))*time.Millisecond)
 		params := k.call + `,"requestState":"` + k.state + `","inputResponses":{` + k.steps[k.at].given + `}`
-		id, asked, frail := k.v.newID(), k.boot, k.frail
+		id := k.v.newID()
 		a, boot := k.sendUntilAnswered(id, params)
 		if a == nil {
 			return
@@ -113,33 +110,16 @@ func (k *parked) run() {
 			k.v.accuse(nil, "%s, asked by start %d, sent again to start %d as %s got %d %s: %v", k, k.boot, boot, params, a.Status, a.Body, err)
 			return
 		}
-		if w.fleet == nil || !frail && !w.mayBreak(asked) { // each node runs it once more whose client says so, when the one that asked is gone
-			k.repeatAnswered(id, params, a, boot)
-		}
 	}
 	w.tally.add("stateless_answered")
 }
 
-// sendUntilAnswered sends the call again until it is answered, now and then twice at once. It
-// returns nil when the run has ended.
+// sendUntilAnswered sends the call again until it is answered. It returns nil when the run has ended.
 func (k *parked) sendUntilAnswered(id, params string) (*client.Answer, int64) {
-	w := k.v.w
-	for twice := k.rng.IntN(4) == 0; w.ctx.Err() == nil; twice = false {
-		var other *client.Answer
-		var otherBoot int64
-		var sending sync.WaitGroup
-		if twice {
-			sending.Go(func() { other, otherBoot = k.v.tryRequest(id, "tools/call", params) })
-		}
-		a, boot := k.v.tryRequest(id, "tools/call", params)
-		sending.Wait()
-		if a != nil && other != nil && boot != 0 && boot == otherBoot {
-			k.compareAnswers("twice at once", a, other)
-		}
-		if a != nil {
+	for w := k.v.w; w.ctx.Err() == nil; w.wait(time.Duration(1+k.rng.IntN(20)) * time.Millisecond) {
+		if a, boot := k.v.tryRequest(id, "tools/call", params); a != nil {
 			return a, boot
 		}
-		w.wait(time.Duration(1+k.rng.IntN(20)) * time.Millisecond)
 	}
 	return nil, 0
 }
@@ -169,37 +149,4 @@ func (k *parked) judge(id string, a *client.Answer, boot int64) (over bool, err 
 		w.tally.add("stateless_answered_over_a_restart")
 	}
 	return true, nil
-}
-
-// repeatAnswered sends once more what was answered: the same start answers the same, and refuses
-// other answers to what has been answered.
-func (k *parked) repeatAnswered(id, params string, a *client.Answer, boot int64) {
-	w := k.v.w
-	if k.rng.IntN(3) == 0 {
-		return
-	}
-	b, at := k.v.tryRequest(id, "tools/call", params)
-	if b == nil || boot == 0 || at != boot || w.mayForget(boot) {
-		return
-	}
-	k.compareAnswers("again", a, b)
-	if strings.Contains(string(a.Body), `"error"`) {
-		return
-	}
-	b, at = k.v.tryRequest(id, "tools/call", strings.Replace(params, `"inputResponses":{`, `"inputResponses":{"other":{},`, 1))
-	if b == nil || at != boot || w.mayForget(boot) {
-		return
-	}
-	if string(b.Body) != `{"jsonrpc":"2.0","id":`+id+`,"error":{"code":-32602,"message":"the requestState is not valid for this request"}}` {
-		k.v.accuse(nil, "%s sent again with other answers got %d %s", k, b.Status, b.Body)
-	}
-	w.tally.add("stateless_other_answers_refused")
-}
-
-// compareAnswers checks that what was sent twice to one start had one outcome.
-func (k *parked) compareAnswers(what string, a, b *client.Answer) {
-	if (a.Status != b.Status || string(a.Body) != string(b.Body)) && !k.v.w.mayForget(k.boot) {
-		k.v.accuse(nil, "%s, sent %s, got %d %s, and then %d %s", k, what, a.Status, a.Body, b.Status, b.Body)
-	}
-	k.v.w.tally.add("stateless_same_answers_again")
 }

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/troupe-run/troupe/bench/client"
+	"github.com/troupe-run/troupe/bench/program"
 )
 
 // stand is a node that only says what a test wants.
@@ -70,11 +71,11 @@ func startProxy(t *testing.T, file string, nodes ...string) string {
 	}
 	address := ln.Addr().String()
 	_ = ln.Close()
-	d, err := startDeployed(file, dir, address, nodes...)
+	d, err := startDeployed(t.Context(), file, dir, address, nodes...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = d.endInOrder() })
+	t.Cleanup(func() { _ = d.End() })
 	return "http://" + address + "/mcp"
 }
 
@@ -168,22 +169,22 @@ func TestProxiesSendWhatWasRefused(t *testing.T) {
 func TestCallsInADeployGoElsewhere(t *testing.T) {
 	for _, file := range []string{"nginx-fleet.conf", "haproxy-fleet.cfg"} {
 		t.Run(file, func(t *testing.T) {
-			var nodes []*process
+			var nodes []*program.Process
 			var addresses []string
 			for i := range 3 {
-				p, err := newProcess(program, filepath.Join(t.TempDir(), "data"), uint64(4000+31*i+len(file)), "--trusted-proxy", "127.0.0.0/8", "--drain-delay", "0s", "--drain-wait", "2m")
+				p, err := newProcess(troupe, filepath.Join(t.TempDir(), "data"), uint64(4000+31*i+len(file)), "--trusted-proxy", "127.0.0.0/8", "--drain-delay", "0s", "--drain-wait", "2m")
 				if err == nil {
-					err = p.start()
+					err = p.Start()
 				}
 				if err != nil {
 					t.Fatal(err)
 				}
-				t.Cleanup(func() { _ = p.kill() })
-				nodes, addresses = append(nodes, p), append(addresses, p.addr)
+				t.Cleanup(func() { _ = p.Kill() })
+				nodes, addresses = append(nodes, p), append(addresses, p.Addr)
 			}
 			for _, p := range nodes {
-				if !(&world{ctx: t.Context()}).until(p.isReady) {
-					t.Fatal("a node is not ready: " + p.log.lastLines(20))
+				if !(&world{ctx: t.Context()}).until(p.IsReady) {
+					t.Fatal("a node is not ready: " + p.Log.LastLines(20))
 				}
 			}
 			through := client.NewStateless(startProxy(t, file, addresses...), client.NewTransport(), `{}`)
@@ -196,7 +197,7 @@ func TestCallsInADeployGoElsewhere(t *testing.T) {
 				return a.Status, string(a.Body)
 			}
 			for _, p := range nodes {
-				direct := client.NewStateless("http://"+p.addr+"/mcp", client.NewTransport(), `{}`)
+				direct := client.NewStateless("http://"+p.Addr+"/mcp", client.NewTransport(), `{}`)
 				long, err := direct.SendRequest(t.Context(), "1", "tools/call", `"name":"count","arguments":{"to":100000,"delay_ms":20}`)
 				if err != nil {
 					t.Fatal(err)
@@ -210,7 +211,7 @@ func TestCallsInADeployGoElsewhere(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				if err := p.signal(syscall.SIGTERM); err != nil {
+				if err := p.Signal(syscall.SIGTERM); err != nil {
 					t.Fatal(err)
 				}
 				for status := 0; status != 503 && t.Context().Err() == nil; {
@@ -222,19 +223,19 @@ func TestCallsInADeployGoElsewhere(t *testing.T) {
 					}
 				}
 				long.Close() // and the node may end
-				if err := <-p.exited; err != nil {
-					t.Fatalf("the node ended with %v: %s", err, p.log.lastLines(20))
+				if err := <-p.Exited; err != nil {
+					t.Fatalf("the node ended with %v: %s", err, p.Log.LastLines(20))
 				}
 				for range 30 {
 					if status, said := echo(through); status != 200 {
 						t.Fatalf("a call while a node is away: %d %s", status, said)
 					}
 				}
-				if err := p.start(); err != nil {
+				if err := p.Start(); err != nil {
 					t.Fatal(err)
 				}
-				if !(&world{ctx: t.Context()}).until(p.isReady) {
-					t.Fatal("a node is not ready: " + p.log.lastLines(20))
+				if !(&world{ctx: t.Context()}).until(p.IsReady) {
+					t.Fatal("a node is not ready: " + p.Log.LastLines(20))
 				}
 			}
 		})

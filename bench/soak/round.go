@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 )
@@ -17,7 +16,6 @@ type worldReport struct {
 	Proxy    string             `json:"proxy,omitempty"`
 	Servers  int                `json:"servers"`
 	NATS     int                `json:"nats_servers,omitempty"`
-	Old      string             `json:"takes_turns_with,omitempty"`
 	Rounds   int                `json:"rounds"`
 	Clients  int                `json:"clients"`
 	Harms    map[string]int     `json:"harms"`
@@ -65,7 +63,6 @@ type worldRun struct {
 	world    *world
 	visitors []roundVisitor
 	tasks    *ledger
-	crowd    *crowd // of the round, nil without one
 
 	answered []time.Duration // from each harm to the next plain call
 	ends     []time.Duration // of nodes that were to end in order
@@ -95,9 +92,9 @@ func runWorld(ctx context.Context, o options) (*worldReport, error) {
 	defer w.end()
 	w.rt = balancedTransport{w.rt.(*http.Transport)}
 	if w.several = o.nodes > 1; o.proxy != "" {
-		w.fleet, err = newProxied(w.ctx, o, w.p.addr)
+		w.fleet, err = newProxied(w.ctx, o, w.p.Addr)
 	} else if w.several {
-		w.fleet, err = newFleet(w.ctx, o, w.p.addr)
+		w.fleet, err = newFleet(w.ctx, o, w.p.Addr)
 	}
 	if err != nil {
 		return nil, err
@@ -106,7 +103,7 @@ func runWorld(ctx context.Context, o options) (*worldReport, error) {
 	if err := r.begin(); err != nil {
 		return nil, w.cause(err)
 	}
-	report := &worldReport{report: newReport("world", o), Nodes: o.nodes, Proxy: o.proxy, Servers: o.servers, Old: o.old, Clients: o.clients, Harms: make(map[string]int)}
+	report := &worldReport{report: newReport("world", o), Nodes: o.nodes, Proxy: o.proxy, Servers: o.servers, Clients: o.clients, Harms: make(map[string]int)}
 	if onNATS(&o) {
 		report.NATS = o.nats
 	}
@@ -177,7 +174,7 @@ func (r *worldRun) begin() error {
 		if n%4 == 3 {
 			revision = batching
 		}
-		v := newSession(w, n, revision, w.p.url(n*o.servers/o.clients), w.connectionsOf(n))
+		v := newSession(w, n, revision, w.p.URL(n*o.servers/o.clients), w.connectionsOf(n))
 		if err := v.begin(); err != nil {
 			return err
 		}
@@ -189,23 +186,18 @@ func (r *worldRun) begin() error {
 	}
 	without := max(2, o.clients/2)
 	for n := 0; n < without && r.visitors[0].wants(ofStateless); n++ {
-		v := newStateless(w, n, w.p.url(n*o.servers/without), w.connectionsOf(100+n))
+		v := newStateless(w, n, w.p.URL(n*o.servers/without), w.connectionsOf(100+n))
 		if r.visitors = append(r.visitors, v); v.hears != nil {
 			go v.hears.run()
 		}
 	}
-	r.tasks = newLedger(w.ctx, *o, w.p.url(0))
+	r.tasks = newLedger(w.ctx, *o, w.p.URL(0))
 	return nil
 }
 
 // runRound has clients work while a harm is done, and judges what they got.
 func (r *worldRun) runRound(h *harm) (err error) {
 	w, rng := r.world, r.world.rngFor(0)
-	if r.crowd = nil; h.name == byCrowd {
-		if r.crowd, err = newCrowd(w, w.o.crowd); err != nil {
-			return err
-		}
-	}
 	createTasks := func() {
 		if r.visitors[0].wants(ofTasks) {
 			r.tasks.createTasks(roundTasks / 2)
@@ -234,7 +226,7 @@ func (r *worldRun) runRound(h *harm) (err error) {
 	if err != nil {
 		return err
 	}
-	if slices.Contains([]string{byKill, byCrowd}, h.name) || w.fleet != nil && h.name == byPause {
+	if h.name == byKill || w.fleet != nil && h.name == byPause {
 		r.tasks.losses = append(r.tasks.losses, lost)
 	}
 	creating.Wait()
@@ -243,9 +235,6 @@ func (r *worldRun) runRound(h *harm) (err error) {
 	}
 	for _, v := range r.visitors {
 		v.settleRound(false)
-	}
-	if r.crowd != nil {
-		r.crowd.awaitWhole()
 	}
 	for _, v := range r.visitors {
 		v.checkKept(rng)

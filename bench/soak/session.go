@@ -180,13 +180,13 @@ func (v *session) newAsking(rng *rand.Rand) *exchange {
 	return x
 }
 
-// useOther begins another session, does something in it, and ends it.
-func (v *session) useOther(f func(other *client.Client) error) {
+// openShort makes a call in a session of its own.
+func (v *session) openShort() {
 	boot, starting := v.w.currentBoot()
-	other := client.New(v.w.p.url(0), v.rt)
+	other := client.New(v.w.p.URL(0), v.rt)
 	err := other.BeginSession(v.w.ctx, `{}`)
 	if err == nil {
-		err = f(other)
+		err = answeredWith("a short session")(other.SendRequest(v.w.ctx, "1", "tools/call", `{"name":"echo","arguments":{"text":"a short session"}}`))
 	}
 	if err == nil {
 		err = answeredWith("")(other.EndSession(v.w.ctx))
@@ -194,13 +194,6 @@ func (v *session) useOther(f func(other *client.Client) error) {
 	if err != nil && !v.w.mayFail(boot, starting) {
 		v.accuse(nil, "another session: %v", err)
 	}
-}
-
-// openShort makes a call in a session of its own.
-func (v *session) openShort() {
-	v.useOther(func(other *client.Client) error {
-		return answeredWith("a short session")(other.SendRequest(v.w.ctx, "1", "tools/call", `{"name":"echo","arguments":{"text":"a short session"}}`))
-	})
 	v.w.tally.add("short_sessions")
 }
 
@@ -302,8 +295,7 @@ func (v *session) settleRound(all bool) {
 // doneKept is how many answered exchanges a session goes on resuming.
 const doneKept = 24
 
-// checkKept resumes what was answered, all of one and a bit of the others, and tries what it has in
-// another's session.
+// checkKept resumes what was answered, all of one and a bit of the others.
 func (v *session) checkKept(rng *rand.Rand) {
 	v.mu.Lock()
 	done := slices.Clone(v.done)
@@ -317,34 +309,11 @@ func (v *session) checkKept(rng *rand.Rand) {
 	for i, x := range done {
 		x.checkReplays(rng, i == len(done)-1)
 	}
-	v.tryStranger(done[0].f.earlierID(rng))
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for ; len(v.done) > doneKept; v.done = v.done[1:] {
 		v.c.ForgetStream(v.done[0].f.rec.Stream)
 	}
-}
-
-// tryStranger has another session come with an event id of this one and answer its question. What
-// it says of the id is what it says of any bad one, and the question stays open, which shows in its
-// answer.
-func (v *session) tryStranger(id string) {
-	v.useOther(func(other *client.Client) error {
-		if !v.w.until(func() bool { return isRefused(v.w, other, id) }) {
-			return fmt.Errorf("it can resume after %s, or is told apart from one that has made it up", id)
-		}
-		question := ""
-		v.firstOpen(func(x *exchange) bool { question = x.openQuestion(); return question != "" })
-		if question == "" {
-			return nil
-		}
-		a, err := other.SendAnswer(v.w.ctx, question, `{"action":"accept","content":{"answer":"stolen"}}`)
-		if err == nil && a.Status != http.StatusAccepted {
-			err = fmt.Errorf("its answer to %s got %d %s", question, a.Status, a.Body)
-		}
-		return err
-	})
-	v.w.tally.add("foreign_ids_tried")
 }
 
 // finishAll waits for everything, and checks the unanswered questions: they are still open, and end

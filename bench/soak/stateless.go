@@ -16,22 +16,15 @@ import (
 )
 
 // stateless is a client of 2026-07-28. It has no session: what lives across rounds is what it keeps
-// itself, states of calls that wait for it and cursors.
+// itself, states of calls that wait for it.
 type stateless struct {
 	visitor
 	c      *client.Stateless
 	tasker *client.Stateless // takes tasks in place of results
 	hears  *listener         // nil: nothing
 
-	mu    sync.Mutex // guards the rest
-	open  []*parked
-	pages []page
-}
-
-// page is what one page of a list held, and the cursor that led to it.
-type page struct {
-	cursor, items string
-	boot          int64 // the start that gave the cursor
+	mu   sync.Mutex // guards open
+	open []*parked
 }
 
 func newStateless(w *world, n int, url string, rt http.RoundTripper) *stateless {
@@ -95,9 +88,6 @@ func (v *stateless) startRound(after, window time.Duration) {
 	}
 	if !v.wants(ofCalls) {
 		return
-	}
-	if v.w.o.proxy == "" { // else a cursor is of one node alone
-		v.doWithin(window, v.walkPages)
 	}
 	left, streams := time.Duration(1+rng.IntN(300))*time.Millisecond, rng.IntN(2) == 0
 	v.doWithin(window, func() { v.leaveCall(left, streams) })
@@ -200,44 +190,6 @@ func (v *stateless) leaveWhen(call string, isTime func() bool) error {
 	return <-ended
 }
 
-// walkPages reads a list page by page, for as long as the process lives.
-func (v *stateless) walkPages() {
-	items, cursor, boot := v.readPage("")
-	for items != "" && cursor != "" {
-		p := page{cursor: cursor, boot: boot}
-		if items, cursor, boot = v.readPage(cursor); items != "" && p.boot != 0 {
-			p.items = items
-			v.mu.Lock()
-			v.pages = append(v.pages, p)
-			v.mu.Unlock()
-		}
-	}
-}
-
-// readPage reads a page: its items, and the cursor of the next.
-func (v *stateless) readPage(cursor string) (items, next string, boot int64) {
-	params := ""
-	if cursor != "" {
-		params = `"cursor":"` + cursor + `"`
-	}
-	a, boot := v.tryRequest(v.newID(), "tools/list", params)
-	if a == nil {
-		return "", "", 0
-	}
-	defer a.Close()
-	var list struct {
-		Result struct {
-			Tools      []json.RawMessage
-			NextCursor string
-		}
-	}
-	if err := json.Unmarshal(a.Body, &list); err != nil || a.Status != http.StatusOK || len(list.Result.Tools) == 0 {
-		v.accuse(nil, "tools/list with cursor %q got %d %s (%v)", cursor, a.Status, a.Body, err)
-		return "", "", 0
-	}
-	return fmt.Sprintf("%s", list.Result.Tools), list.Result.NextCursor, boot
-}
-
 // placeCall begins a call that asks and sees it through.
 func (v *stateless) placeCall(k *parked) {
 	v.mu.Lock()
@@ -271,25 +223,10 @@ func (v *stateless) settleRound(all bool) {
 	}
 }
 
-// checkKept reads a page once more by a cursor that an earlier process gave, and leaves a call:
-// finish looks whether that is noticed.
+// checkKept leaves a call: the end of the run looks whether that is noticed.
 func (v *stateless) checkKept(rng *rand.Rand) {
-	if v.w.fleet != nil {
-		return
-	}
-	v.leaveCall(25*time.Millisecond, rng.IntN(2) == 0)
-	v.mu.Lock()
-	pages := slices.Clone(v.pages)
-	v.mu.Unlock()
-	if len(pages) == 0 {
-		return
-	}
-	p := pages[rng.IntN(len(pages))]
-	switch items, _, boot := v.readPage(p.cursor); {
-	case items != "" && items != p.items:
-		v.accuse(nil, "cursor %q leads to %s, and led to %s", p.cursor, items, p.items)
-	case boot > p.boot:
-		v.w.tally.add("stateless_pages_over_a_restart")
+	if v.w.fleet == nil {
+		v.leaveCall(25*time.Millisecond, rng.IntN(2) == 0)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/bench/client"
+	"github.com/troupe-run/troupe/bench/program"
 )
 
 // world is the nodes of a run and what was found. Whoever breaks a promise is reported to violated,
@@ -20,8 +21,8 @@ import (
 type world struct {
 	history
 	o     options
-	p     *process // the only node, or the address of what is before several
-	fleet *fleet   // nil: one node
+	p     *program.Process // the only node, or the address of what is before several
+	fleet *fleet           // nil: one node
 	rt    connections
 	tally tally
 
@@ -54,7 +55,6 @@ func newWorld(ctx context.Context, o options, more ...string) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.next = o.oldBin
 	w := &world{o: o, p: p, rt: client.NewTransport()}
 	w.harm.Store("")
 	w.ctx, w.fail = context.WithCancelCause(ctx)
@@ -78,9 +78,9 @@ func (w *world) violated(rec *client.Record, format string, args ...any) {
 }
 
 // nodes are the only node, or those of the fleet.
-func (w *world) nodes() []*process {
+func (w *world) nodes() []*program.Process {
 	if w.fleet == nil {
-		return []*process{w.p}
+		return []*program.Process{w.p}
 	}
 	return w.fleet.nodes
 }
@@ -89,7 +89,7 @@ func (w *world) nodes() []*process {
 func (w *world) logs() string {
 	var b strings.Builder
 	for _, p := range w.nodes() {
-		fmt.Fprintf(&b, "\nthe end of the log of %s:\n%s", p.name, p.log.lastLines(40/len(w.nodes())))
+		fmt.Fprintf(&b, "\nthe end of the log of %s:\n%s", p.Name, p.Log.LastLines(40/len(w.nodes())))
 	}
 	return b.String()
 }
@@ -110,7 +110,7 @@ func (w *world) rngFor(purpose uint64) *rand.Rand {
 // start starts the process, or has the fleet start or heal, and waits until it answers. It returns
 // how long that took.
 func (w *world) start() (time.Duration, error) {
-	boot, began, start := w.boot.Add(1), time.Now(), w.p.start
+	boot, began, start := w.boot.Add(1), time.Now(), w.p.Start
 	if w.fleet != nil {
 		start = w.fleet.start
 	}
@@ -122,7 +122,7 @@ func (w *world) start() (time.Duration, error) {
 	}
 	answers := w.answers
 	if answers == nil {
-		answers = w.p.isReady
+		answers = w.p.IsReady
 	}
 	for !answers() {
 		if time.Since(began) > patience || !w.wait(2*time.Millisecond) {
@@ -173,9 +173,9 @@ func (w *world) connectionsOf(n int) connections {
 // none.
 func (w *world) callsInFlight() string {
 	for _, p := range w.nodes() {
-		m, err := metricsOf(p.addr)
+		m, err := program.Metrics(p.Addr)
 		if n, ok := m["troupe_calls_in_flight"]; !ok || n > 0 {
-			return fmt.Sprintf("%.0f of %s (%v)", n, p.name, err)
+			return fmt.Sprintf("%.0f of %s (%v)", n, p.Name, err)
 		}
 	}
 	return "0"
@@ -187,6 +187,6 @@ func (w *world) end() {
 	if w.fleet != nil {
 		w.fleet.end()
 	}
-	_ = w.p.kill()
+	_ = w.p.Kill()
 	w.rt.CloseIdleConnections()
 }

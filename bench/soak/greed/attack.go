@@ -17,10 +17,9 @@ type attack struct {
 	// none: then only turns and the processor bound the attack.
 	limits []string
 
-	apart    bool // it uses up what its principals need for others, so that it needs principals of its own
-	rated    bool // the limit is a rate of each principal: several together may not get there, for want of processors
-	together bool // none begins before all are ready
-	workers  int  // goroutines of each principal
+	apart   bool // it uses up what its principals need for others, so that it needs principals of its own
+	rated   bool // the limit is a rate of each principal: several together may not get there, for want of processors
+	workers int  // goroutines of each principal
 
 	// begin makes ready what one goroutine needs and returns what it repeats until the end, or nil
 	// if it was refused and must begin again.
@@ -37,16 +36,10 @@ func (a *attack) isLimited(o Outcomes, clients int) bool {
 }
 
 // work is one goroutine of an attack. It calls begun when it is ready, or was refused for the first
-// time, and waits for start if all have to be ready.
-func (a *attack) work(p *principal, worker int, begun func(), start <-chan struct{}) {
+// time.
+func (a *attack) work(p *principal, worker int, begun func()) {
 	step := a.begin(p, worker)
-	for a.together && step == nil && p.ctx.Err() == nil {
-		p.sleepFor(time.Second)
-		step = a.begin(p, worker)
-	}
-	if begun(); a.together {
-		<-start
-	}
+	begun()
 	for p.ctx.Err() == nil {
 		if step == nil {
 			p.sleepFor(100 * time.Millisecond)

@@ -23,7 +23,7 @@ type principal struct {
 	dialer net.Dialer
 	http   *http.Client
 	// storing is held by the goroutine that stores a large stream: several at once are mostly
-	// refused, and a herd would never be complete.
+	// refused.
 	storing sync.Mutex
 
 	mu       sync.Mutex // guards outcomes

@@ -14,7 +14,6 @@ import (
 // Names of attacks that are no part of those at once.
 const (
 	AllAtOnce = "all"        // all attacks of Names at the same time, by the same clients
-	Herd      = "herd"       // needs a store that holds all of its streams
 	BadTokens = "bad-tokens" // needs a server that takes the tokens of TokenIssuer
 )
 
@@ -38,9 +37,6 @@ func Names() (names []string) {
 	return names
 }
 
-// HerdSize is how many streams each client of a herd has.
-const HerdSize = 100
-
 // Run has so many greedy clients make an attack on the server at addr for a time, and on for at
 // most patience until it has met a limit, or among all at once has had an answer. It calls ready
 // when each of their goroutines has begun.
@@ -49,7 +45,7 @@ func Run(ctx context.Context, addr, name string, clients int, duration time.Dura
 	defer cancel()
 	made, network, share := attacks, 255, 8
 	if name != AllAtOnce {
-		all := append(slices.Clone(attacks), herd, badTokens)
+		all := append(slices.Clone(attacks), badTokens)
 		n := slices.IndexFunc(all, func(a attack) bool { return a.name == name })
 		if n < 0 {
 			return nil, fmt.Errorf("no attack %q", name)
@@ -59,24 +55,23 @@ func Run(ctx context.Context, addr, name string, clients int, duration time.Dura
 		}
 	}
 	var begun, ended sync.WaitGroup
-	start, principals := make(chan struct{}), make(map[string][]*principal)
+	principals := make(map[string][]*principal)
 	for _, a := range made {
 		for n := range clients {
 			p := newPrincipal(ctx, addr, network, n)
 			principals[a.name] = append(principals[a.name], p)
 			for worker := range max(1, a.workers/share) {
 				begun.Add(1)
-				ended.Go(func() { a.work(p, worker, begun.Done, start) })
+				ended.Go(func() { a.work(p, worker, begun.Done) })
 			}
 		}
 	}
 	begun.Wait()
-	close(start)
 	ready()
 	client.Sleep(ctx, duration)
 	enough := func(a attack) bool {
 		o := sumOutcomes(principals[a.name])
-		return name == Herd || name == AllAtOnce && len(o) > 0 || a.isLimited(o, clients)
+		return name == AllAtOnce && len(o) > 0 || a.isLimited(o, clients)
 	}
 	for end := time.Now().Add(patience); time.Now().Before(end) && !allOf(made, enough) && client.Sleep(ctx, 20*time.Millisecond); {
 	}

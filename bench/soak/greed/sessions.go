@@ -3,7 +3,6 @@ package greed
 import (
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"strings"
 	"sync"
@@ -83,16 +82,6 @@ var listenTo1000 = sync.OnceValues(func() (string, http.Header) {
 	}
 	return statelessOf(1, "subscriptions/listen", `"notifications":{"resourceSubscriptions":[`+strings.Join(all, ",")+`]}`)
 })
-
-// herd resumes 100 streams of 3.9 MB at once, and again until each has come as a whole.
-var herd = attack{name: Herd, workers: HerdSize, together: true, begin: resuming(func(p *principal, h http.Header) {
-	p.sleepFor(rand.N(time.Second)) // all of them within a second
-	for p.ctx.Err() == nil && !p.readStream(h, almostMost) {
-		p.sleepFor(500*time.Millisecond + rand.N(time.Second))
-	}
-	p.countOutcome("whole")
-	<-p.ctx.Done()
-})}
 
 // resuming is the begin of an attack whose goroutines each have a session with a stream of 3.9 MB.
 // step gets the header that resumes it.
