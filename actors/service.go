@@ -84,10 +84,11 @@ func (svc *Service) mayRerun(m *codec.Message, size int) bool {
 
 // observed is Handler.Observe. The function that it returns is never nil.
 func (svc *Service) observed(p *Peer, in *Input, m *codec.Message) func(mcp.Revision, *mcp.Error) {
-	if end := svc.Handler.Observe(p, in.origin(), m); end != nil {
-		return end
+	end := svc.Handler.Observe(p, in.origin(), m)
+	if end == nil {
+		end = func(mcp.Revision, *mcp.Error) {}
 	}
-	return func(mcp.Revision, *mcp.Error) {}
+	return end
 }
 
 // Listening is the part of a listener's filter that the server honours.
