@@ -87,7 +87,7 @@ var serveFlags = []string{
 	"auth-issuer", "auth-audience", "auth-scope", "api-keys", "allow-anonymous",
 	"listen", "health-listen", "allow-origin", "allow-host", "public-url", "trusted-proxy", "tls-cert", "tls-key",
 	"data", "memory", "max-store", "sync", "nats", "nats-creds",
-	"revisions", "drain-delay", "drain-wait", "node", "max-memory", "log-level", "log-format", "log-requests",
+	"revisions", "drain-delay", "drain-wait", "node", "max-memory", "log-level", "log-format", "log-requests", "metrics-detail",
 }
 
 // declare enters the settings in a table, with their defaults.

@@ -162,7 +162,7 @@ func TestFormerFlags(t *testing.T) {
 // TestFlags holds serve and stdio to few flags.
 func TestFlags(t *testing.T) {
 	t.Parallel()
-	for most, cmd := range map[int]*cobra.Command{30: serveCommand(nil), 10: stdioCommand(nil, nil, nil)} {
+	for most, cmd := range map[int]*cobra.Command{35: serveCommand(nil), 10: stdioCommand(nil, nil, nil)} {
 		cmd.InitDefaultHelpFlag()
 		n := 0
 		cmd.LocalFlags().VisitAll(func(*pflag.Flag) { n++ })
