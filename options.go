@@ -353,16 +353,16 @@ func (o *Options) settle() error {
 
 // NodeName returns the name under which a Runtime over these options will know itself ([Runtime.Node]), for whoever must know it
 // before, such as a resource of OpenTelemetry. Where nothing says how the node is called, that is a new name, and must be set as Options.Store.Node.
-func NodeName(o Options) (string, error) {
+func NodeName(o Options) string {
 	if o.Store.Node != "" {
-		return o.Store.Node, nil
+		return o.Store.Node
 	}
 	if o.Dir != "" {
-		if name, err := cluster.StoredName(o.Dir); name != "" || err != nil {
-			return name, err
+		if name := cluster.StoredName(o.Dir); name != "" {
+			return name
 		}
 	}
-	return cluster.NewName(), nil
+	return cluster.NewName()
 }
 
 func validDetail(name string) bool {

@@ -280,7 +280,7 @@ func traceIn(header http.Header) (t actors.Trace) {
 			*to = v[0]
 		}
 	}
-	return t
+	return actors.Trace(telemetry.Trace(t).Bounded())
 }
 
 // accountOf returns the account of a client: that of its principal, or of its address if it is anonymous or nobody knows yet who it is.

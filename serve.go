@@ -436,12 +436,11 @@ func (rt *Runtime) ServePipe(ctx context.Context, srv *Server, in io.Reader, out
 		return errors.Join(fmt.Errorf("troupe: %w", err), rt.Close(context.WithoutCancel(ctx)))
 	}
 	svc := known.svc
-	known.observer.Piped = true
 	o := transport.PipeOptions{Log: rt.log, Observer: rt.observer()}
 	limits.Fill(&o, rt.table.optionsOf(known.limits))
 	pipe := transport.NewPipe(in, out, o)
 	session := actors.Input{Tenant: anonymous, Conn: pipe, Patient: true}
-	session.Caller = principal
+	session.Caller, session.Via.HTTP = principal, actors.OverPipe
 	known.access.identifyCaller(&session, principal)
 	rt.node.Connect(svc, &session)
 	hush := context.AfterFunc(ctx, func() { rt.node.EndInput(svc, &session) }) // a request may wait until another has ended

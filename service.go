@@ -101,6 +101,16 @@ type observed struct {
 	start time.Time
 	op    *telemetry.Operation
 	span  *telemetry.Span
+	done  bool
+}
+
+// endUnfinished records a call whose handler has panicked, or has ended its goroutine.
+func (o *observed) endUnfinished(s *service, c *actors.Call) {
+	if o.done || o.op == nil {
+		return
+	}
+	s.observer.End(context.Background(), o.op, observe.Via(c.Via(), c.Peer().Revision()), c.Principal(), o.start, mcp.CodeInternalError)
+	o.span.End(mcp.CodeInternalError, "the handler did not return")
 }
 
 // handlerError returns the client's error for a handler's error.
@@ -208,6 +218,7 @@ func (s *service) insistsOnSafe(method, name []byte) bool {
 // for a long time, so the frames down to them are kept small: see actors.Call.
 func (s *service) Serve(ctx context.Context, c *actors.Call, dst []byte) ([]byte, *mcp.Error) {
 	o := observed{start: time.Now()}
+	defer o.endUnfinished(s, c)
 	call := &Call{request: newRequest(c, s)}
 	ctx, t := s.beginObserving(ctx, call, &o)
 	var out []byte
@@ -239,6 +250,7 @@ func (s *service) beginObserving(ctx context.Context, call *Call, o *observed) (
 
 // endObserving records the outcome of a call, and returns the error as its client may get it.
 func (s *service) endObserving(ctx context.Context, call *Call, o *observed, code int, err *mcp.Error) *mcp.Error {
+	o.done = true
 	message := ""
 	if err != nil {
 		err = protocol.ErrorFor(err, call.revision())
@@ -464,8 +476,8 @@ func (s *service) hookSessions() {
 		}
 	}
 	if s.rt.tel.Active() {
-		s.svc.Over = func(p *actors.Peer, lasted time.Duration) {
-			s.rt.tel.SessionEnded(observe.Via(s.observer.Outside(), p.Revision()), lasted)
+		s.svc.Over = func(p *actors.Peer, via actors.Via, lasted time.Duration) {
+			s.rt.tel.SessionEnded(observe.Via(via, p.Revision()), lasted)
 		}
 	}
 	s.svc.Known, s.svc.Withholds = s.access.isKnown, s.resources.withholdsUpdate

@@ -68,7 +68,7 @@ func (p *Peer) Ping(ctx context.Context) error {
 // sendingOf is what observes a question outside of a call: see observe.Observer.
 func (p *Peer) sendingOf(ctx context.Context, method string) func([]byte) ([]byte, func(*actors.Answer)) {
 	o := p.p.Handler().(interface{ observed() *observe.Observer }).observed()
-	return o.Asking(ctx, p.p, o.Outside(), method)
+	return o.Asking(ctx, p.p, p.p.Via(), method)
 }
 
 // Roots asks for the client's roots outside of a call: see the function Roots. Unless

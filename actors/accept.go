@@ -198,7 +198,11 @@ func (a *statelessRequest) beginListener() {
 	defer cancel()
 	call := newCall(a.principal, &a.in)
 	call.ctx, call.peer, call.msg, call.turn = ctx, peer, m, turn
-	observed := svc.observed(peer, &a.in, m)
+	var of *Peer // the listener's own is no session
+	if a.sess != nil && a.sess.view.Load().rec.Revision != "" {
+		of = a.sess.peer
+	}
+	observed := svc.observed(of, &a.in, m)
 	filter, rerr := svc.Handler.Listening(ctx, call)
 	observed(peer.Revision(), rerr)
 	holds := filter.memorySize()

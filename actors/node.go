@@ -315,7 +315,7 @@ func (n *Node) Connect(svc *Service, in *Input) {
 	if !ok {
 		return
 	}
-	l := &boundConn{among: n, conn: in.Conn, began: time.Now(), inputEnded: make(chan struct{}), sending: make(chan struct{}, 1)}
+	l := &boundConn{among: n, conn: in.Conn, began: time.Now(), via: in.Via, inputEnded: make(chan struct{}), sending: make(chan struct{}, 1)}
 	l.holder, l.until = heldBy(in.Conn)
 	l.endInput = sync.OnceFunc(func() { close(l.inputEnded) })
 	if in.Patient {

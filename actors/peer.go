@@ -216,6 +216,18 @@ func (p *Peer) Announce(methods []string, digest string) {
 // if there was none.
 func (p *Peer) Owner() any { return p.owner.Load() }
 
+// Via is how the client of a session is connected.
+func (p *Peer) Via() Via {
+	s := p.last.Load()
+	if s == nil {
+		return Via{}
+	}
+	if l, ok := s.home.(*boundConn); ok {
+		return Via{HTTP: l.via.HTTP}
+	}
+	return Via{HTTP: OverHTTP}
+}
+
 // noteOwner notes the principal of a request of the session.
 func (p *Peer) noteOwner(in *Input) {
 	if in.Principal != nil {

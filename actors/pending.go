@@ -59,6 +59,26 @@ type asker interface {
 // started; on is nil for a question that does not outlive the process. If the call may run again,
 // its answer is stored on the stream before the handler sees it.
 func (q *pendingRequests) openQuestion(s asker, on *streamActor, asked *Question) (*pendingRequest, error) {
+	x, err := q.addQuestion(s, on, asked)
+	if err != nil || asked.Sending == nil {
+		return x, err
+	}
+	params, ended := asked.Sending(asked.Params) // outside of the lock, as it may take long
+	asked.Params = params
+	q.mu.Lock()
+	open := q.open[x.id] == x
+	if open {
+		x.ended = ended
+	}
+	q.mu.Unlock()
+	if !open {
+		ended(nil)
+	}
+	return x, nil
+}
+
+// addQuestion is openQuestion without Question.Sending.
+func (q *pendingRequests) addQuestion(s asker, on *streamActor, asked *Question) (*pendingRequest, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	a, err := s.billedAccount(), error(nil)
@@ -76,9 +96,6 @@ func (q *pendingRequests) openQuestion(s asker, on *streamActor, asked *Question
 		if on.rec.Safe && !asked.Passing {
 			x.journal = on
 		}
-	}
-	if asked.Sending != nil {
-		asked.Params, x.ended = asked.Sending(asked.Params)
 	}
 	q.enterQuestion(x)
 	return x, nil
@@ -173,7 +190,9 @@ func (q *pendingRequests) keepOpen(x *pendingRequest, late func(Answer)) {
 // enterQuestion makes x open. The caller holds mu.
 func (q *pendingRequests) enterQuestion(x *pendingRequest) {
 	if old := q.open[x.id]; old != nil { // of a lost run that has not ended yet
-		q.removeQuestion(old, nil)
+		if ended := q.removeQuestion(old); ended != nil {
+			go ended(nil)
+		}
 	}
 	q.open[x.id] = x
 	if !x.part {
@@ -211,26 +230,29 @@ func (q *pendingRequests) closeQuestion(x *pendingRequest) bool { return q.endQu
 // endQuestion is closeQuestion for a question that may have an answer.
 func (q *pendingRequests) endQuestion(x *pendingRequest, a *Answer) bool {
 	q.mu.Lock()
-	defer q.mu.Unlock()
 	if q.open[x.id] != x {
+		q.mu.Unlock()
 		return false
 	}
-	q.removeQuestion(x, a)
+	ended := q.removeQuestion(x)
+	q.mu.Unlock()
+	if ended != nil {
+		ended(a)
+	}
 	return true
 }
 
-// removeQuestion closes x, with its answer if there is one. The caller holds mu.
-func (q *pendingRequests) removeQuestion(x *pendingRequest, a *Answer) {
+// removeQuestion closes x. The caller holds mu, and calls ended, unless that is nil, without it.
+func (q *pendingRequests) removeQuestion(x *pendingRequest) (ended func(*Answer)) {
 	delete(q.open, x.id)
-	if x.ended != nil {
-		x.ended(a)
-	}
 	switch {
 	case x.from == nil:
 		q.pings--
 	case !x.part:
 		q.countQuestion(x, -1)
 	}
+	ended, x.ended = x.ended, nil
+	return ended
 }
 
 // findQuestion returns the open question with an id, if it was sent to that session.
@@ -369,20 +391,31 @@ func (q *pendingRequests) journalAnswer(w *streamActor, x *pendingRequest, t *re
 // be taken. Where the call has ended there is no second run that would need it stored: it goes to
 // whoever is about to give the question up.
 func (q *pendingRequests) settleRecording(x *pendingRequest, t *recording, err error) {
+	answered, ended := q.endRecording(x, t, err)
+	if ended != nil {
+		ended(&t.answer)
+	}
+	if answered {
+		x.ch <- t.answer // has room for one, and gets only this one
+	}
+}
+
+// endRecording is settleRecording without the answer.
+func (q *pendingRequests) endRecording(x *pendingRequest, t *recording, err error) (answered bool, ended func(*Answer)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if t.done {
-		return
+		return false, nil
 	}
 	t.done, t.err = true, err
 	switch {
 	case err != nil && !x.lingers && !errors.Is(err, stream.ErrEnded):
 		x.recording = nil
 	case q.open[x.id] == x:
-		q.removeQuestion(x, &t.answer)
-		x.ch <- t.answer // has room for one, and gets only this one
+		answered, ended = true, q.removeQuestion(x)
 	}
 	close(t.over)
+	return answered, ended
 }
 
 // openPing enters a question that no account counts.

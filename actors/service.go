@@ -56,8 +56,8 @@ type Service struct {
 	Began func(ctx context.Context, p *Peer)
 	Ended func(p *Peer, how Ending)
 	// Over, if not nil, is called on one node when a session has ended by its client, by an operator, or
-	// with its connection, with how long it lasted. Nobody sees when a session expires.
-	Over func(p *Peer, lasted time.Duration)
+	// with its connection, with how it came and how long it lasted. Nobody sees when a session expires.
+	Over func(p *Peer, via Via, lasted time.Duration)
 	// Hears reports whether a session may learn of an update of a resource; it is asked for
 	// each update. Other actors call it in their turns, several at once: it must be quick
 	// and not panic. If nil, the session learns of all resources that it has subscribed to,

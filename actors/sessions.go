@@ -280,7 +280,7 @@ func (d *sessions) removeSession(ctx context.Context, s *sessionActor) (first bo
 		return false, err
 	}
 	if first = (sessionEnd{s}).endSession(); first && s.svc.Over != nil {
-		s.svc.Over(s.peer, d.store.Now().Sub(s.view.Load().rec.Created))
+		s.svc.Over(s.peer, Via{HTTP: OverHTTP}, d.store.Now().Sub(s.view.Load().rec.Created))
 	}
 	d.fleet.broadcastEnd(ctx, s.key, &s.view.Load().rec, false)
 	return first, nil

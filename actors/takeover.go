@@ -87,7 +87,7 @@ func (d *takeovers) rerunCall(s *sessionActor, w *streamActor, c record.Call, bo
 	}
 	r := d.calls.takeActor(d.countRerun(s.key.Tenant))
 	r.used = true
-	call := &Call{callFacts: callFacts{attempt: w.rec.Attempt, trace: Trace{Parent: c.Parent, State: c.State}, earlier: c.Span}, journal: j, member: j.member}
+	call := &Call{callFacts: callFacts{attempt: w.rec.Attempt, trace: Trace{Parent: c.Parent, State: c.State}, via: Via{HTTP: OverHTTP}, earlier: c.Span}, journal: j, member: j.member}
 	if len(w.rec.Principal) > 0 {
 		call.principal = json.RawMessage(w.rec.Principal)
 	}

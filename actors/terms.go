@@ -241,9 +241,15 @@ type Trace struct {
 
 // Via is how a request came.
 type Via struct {
-	Client string `json:",omitempty"` // its address and port; "" over a pipe
-	HTTP   uint8  `json:",omitempty"` // the major version; 0 over a pipe
+	Client string `json:",omitempty"` // its address and port; "" if there is none
+	HTTP   uint8  `json:",omitempty"` // the major version, or one of OverHTTP and OverPipe; 0 if it is not known
 }
+
+// What else Via.HTTP may be.
+const (
+	OverHTTP uint8 = 254 // of a version that is not known
+	OverPipe uint8 = 255
+)
 
 // Origin is where a message comes from, as far as telemetry tells of it.
 type Origin struct {

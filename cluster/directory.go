@@ -36,21 +36,15 @@ type identity struct {
 	Streams []string `json:"streams,omitempty"`
 }
 
-// StoredName returns the name that the data directory at path has for its node, "" if it has none yet.
-// It neither locks nor checks the directory.
-func StoredName(path string) (string, error) {
+// StoredName returns the name that the data directory at path has for its node, "" if it has none yet, or cannot be
+// used: then Open says why. It neither locks nor checks the directory.
+func StoredName(path string) string {
 	var id identity
 	data, err := os.ReadFile(filepath.Join(path, identityFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
+	if err != nil || json.Unmarshal(data, &id) != nil || checkName("", id.Node) != nil {
+		return ""
 	}
-	if err == nil {
-		err = json.Unmarshal(data, &id)
-	}
-	if err != nil {
-		return "", fmt.Errorf("cluster: name of the node of %s: %w", path, err)
-	}
-	return id.Node, nil
+	return id.Node
 }
 
 // NewName returns a name for a node.

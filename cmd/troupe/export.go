@@ -9,6 +9,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -97,7 +98,9 @@ func newExporters(ctx context.Context, node string, log *slog.Logger, piped bool
 		if err != nil {
 			return nil, ofTraces.explain(err)
 		}
-		x.spans.room = queueOf("OTEL_BSP_MAX_QUEUE_SIZE")
+		if x.spans.room, err = queueOf("OTEL_BSP_MAX_QUEUE_SIZE"); err != nil {
+			return nil, err
+		}
 		x.traces = sdktrace.NewTracerProvider(sdktrace.WithResource(x.resource), sdktrace.WithSpanProcessor(spanQueue{sdktrace.NewBatchSpanProcessor(spanExporter{e, x}), &x.spans}))
 	}
 	if ofMetrics.isOn() {
@@ -110,7 +113,9 @@ func newExporters(ctx context.Context, node string, log *slog.Logger, piped bool
 		if err != nil {
 			return nil, ofLogs.explain(err)
 		}
-		x.records.room = queueOf("OTEL_BLRP_MAX_QUEUE_SIZE")
+		if x.records.room, err = queueOf("OTEL_BLRP_MAX_QUEUE_SIZE"); err != nil {
+			return nil, err
+		}
 		x.logs = sdklog.NewLoggerProvider(sdklog.WithResource(x.resource), sdklog.WithProcessor(recordQueue{sdklog.NewBatchProcessor(recordExporter{e, x}), &x.records}))
 	}
 	return x, nil
@@ -120,10 +125,7 @@ func newExporters(ctx context.Context, node string, log *slog.Logger, piped bool
 // says that standard output carries the protocol, and that there is no /metrics. The caller must close what it returns.
 func (s *settings) observe(ctx context.Context, o *troupe.Options, stderr io.Writer, piped bool) (*exporters, *sdkmetric.MeterProvider, error) {
 	o.Log = s.logger(stderr)
-	node, err := troupe.NodeName(*o)
-	if err != nil {
-		return nil, nil, err
-	}
+	node := troupe.NodeName(*o)
 	x, err := newExporters(ctx, node, o.Log, piped)
 	if err != nil {
 		return nil, nil, err
@@ -154,11 +156,16 @@ func (s *settings) observe(ctx context.Context, o *troupe.Options, stderr io.Wri
 }
 
 // queueOf is how much waits for a collector at most.
-func queueOf(variable string) int64 {
-	if n, err := strconv.ParseInt(os.Getenv(variable), 10, 64); err == nil && n > 0 {
-		return n
+func queueOf(variable string) (int64, error) {
+	text := os.Getenv(variable)
+	if text == "" {
+		return 2048, nil // as the SDK has it
 	}
-	return 2048 // as the SDK has it
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 1 {
+		return 0, fmt.Errorf("%s is %q: want a number of 1 or more", variable, text)
+	}
+	return n, nil
 }
 
 // logger returns a log that is exported, too, if logs are.
@@ -185,6 +192,9 @@ func (h leveled) WithGroup(name string) slog.Handler {
 
 // exportFailed counts an export that has failed, and logs one in a minute.
 func (x *exporters) exportFailed(err error) {
+	if strings.Contains(err.Error(), "baggage") { // of a client: it counts as absent
+		return
+	}
 	x.failed.Add(1)
 	now := time.Now().Unix()
 	if last := x.told.Load(); now-last >= 60 && x.told.CompareAndSwap(last, now) {
@@ -222,16 +232,22 @@ const lastExport = 3 * time.Second
 func (x *exporters) close(meters *sdkmetric.MeterProvider) {
 	ctx, cancel := context.WithTimeout(context.Background(), lastExport)
 	defer cancel()
-	var errs []error
+	var ends []func(context.Context) error // at once: where one collector is away another may be there
 	if x.traces != nil {
-		errs = append(errs, x.traces.Shutdown(ctx))
+		ends = append(ends, x.traces.Shutdown)
 	}
 	if x.metrics != nil {
-		errs = append(errs, meters.Shutdown(ctx))
+		ends = append(ends, meters.Shutdown)
 	}
 	if x.logs != nil {
-		errs = append(errs, x.logs.Shutdown(ctx))
+		ends = append(ends, x.logs.Shutdown)
 	}
+	errs := make([]error, len(ends))
+	var over sync.WaitGroup
+	for i, end := range ends {
+		over.Go(func() { errs[i] = end(ctx) })
+	}
+	over.Wait()
 	if err := errors.Join(errs...); err != nil {
 		x.log.Warn("telemetry of the last moments was not exported", "error", err)
 	}

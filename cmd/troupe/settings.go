@@ -187,6 +187,12 @@ func (s *settings) check() error {
 	if _, err := s.requestLog(); err != nil {
 		return err
 	}
+	if level, _ := s.level(); s.logRequests != "" && level > slog.LevelInfo {
+		if s.table.Changed("log-level") {
+			return fmt.Errorf("log-requests writes lines of the level info, and log-level is %s: set it to info or debug", s.logLevel)
+		}
+		s.logLevel = "info"
+	}
 	if !slices.Contains([]string{"auto", "tool", "server", "method"}, s.metricsDetail) {
 		return fmt.Errorf("metrics-detail is %q: want auto, tool, server or method", s.metricsDetail)
 	}

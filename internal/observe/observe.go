@@ -19,7 +19,6 @@ type Observer struct {
 	Requests *telemetry.Requests        // logs requests; nil for none
 	Name     func(principal any) string // of whoever makes a request, in the log; "" for nobody
 	User     func(principal any) string // the same on spans; nil if they say nothing of it
-	Piped    bool                       // the server serves a pipe
 }
 
 // Active reports whether anything is observed.
@@ -111,14 +110,6 @@ func messageTrace(meta []byte, carrier actors.Trace) telemetry.Trace {
 	return t
 }
 
-// Outside is how a client is asked outside of its calls.
-func (o *Observer) Outside() actors.Via {
-	if o.Piped {
-		return actors.Via{}
-	}
-	return actors.Via{HTTP: 1}
-}
-
 // Asking returns what observes a question to a client, for actors.Question.Sending: nil if nothing is to
 // be observed. The question carries its trace context in `_meta`.
 func (o *Observer) Asking(ctx context.Context, p *actors.Peer, via actors.Via, method string) func(params []byte) ([]byte, func(*actors.Answer)) {
@@ -132,6 +123,8 @@ func (o *Observer) Asking(ctx context.Context, p *actors.Peer, via actors.Via, m
 			switch {
 			case a == nil:
 				asking.End(0, "unanswered", "")
+			case a.Err != nil && (a.Err.Code == 0 || a.Err.Code == telemetry.ToolError): // which mean something else
+				asking.End(0, "_OTHER", a.Err.Message)
 			case a.Err != nil:
 				asking.End(a.Err.Code, "", a.Err.Message)
 			default:
@@ -156,9 +149,6 @@ func withTrace(params []byte, t telemetry.Trace) []byte {
 	meta := mcp.Object(members["_meta"]).With("traceparent", mcp.Raw(t.Parent))
 	if t.State != "" {
 		meta = mcp.Object(meta).With("tracestate", mcp.Raw(t.State))
-	}
-	if t.Baggage != "" {
-		meta = mcp.Object(meta).With("baggage", mcp.Raw(t.Baggage))
 	}
 	members["_meta"] = json.RawMessage(meta)
 	traced, err := codec.Marshal(members)

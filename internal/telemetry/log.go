@@ -26,7 +26,7 @@ func (d discreet) WithAttrs(attrs []slog.Attr) slog.Handler {
 }
 
 func (d discreet) Handle(ctx context.Context, r slog.Record) error {
-	out := slog.NewRecord(r.Time, r.Level, Masked(r.Message), r.PC)
+	out := slog.NewRecord(r.Time, r.Level, strings.ToValidUTF8(Masked(r.Message), "\uFFFD"), r.PC)
 	r.Attrs(func(a slog.Attr) bool {
 		out.AddAttrs(maskedAttr(a))
 		return true
@@ -45,7 +45,7 @@ func masked(attrs []slog.Attr) []slog.Attr {
 func maskedAttr(a slog.Attr) slog.Attr {
 	switch v := a.Value.Resolve(); v.Kind() {
 	case slog.KindString:
-		a.Value = slog.StringValue(Masked(v.String()))
+		a.Value = slog.StringValue(strings.ToValidUTF8(Masked(v.String()), "\uFFFD")) // an exporter refuses all that goes with a text that is none
 	case slog.KindGroup:
 		a.Value = slog.GroupValue(masked(v.Group())...)
 	case slog.KindAny:

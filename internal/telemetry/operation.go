@@ -38,9 +38,10 @@ type Operation struct {
 	span         string
 	attrs        []attribute.KeyValue
 
-	ok     [2][mcp.Latest + 1]atomic.Pointer[count] // what successes are counted under, by transport and revision
-	mu     sync.Mutex                               // guards failed
+	ok     [transports][mcp.Latest + 1]atomic.Pointer[count] // what successes are counted under, by transport and revision
+	mu     sync.Mutex                                        // guards the rest
 	failed map[failureKey]*count
+	codes  map[int]struct{} // that are told apart
 }
 
 // failureKey is what the failures of an operation are told apart by.
@@ -63,7 +64,7 @@ func (s *Operations) Operation(method, name string) *Operation {
 	if o := s.all[key]; o != nil {
 		return o
 	}
-	o = &Operation{of: s, method: method, name: name, span: method, failed: make(map[failureKey]*count)}
+	o = &Operation{of: s, method: method, name: name, span: method, failed: make(map[failureKey]*count), codes: make(map[int]struct{})}
 	if name != "" {
 		o.span += " " + name
 	}
@@ -161,7 +162,7 @@ func (o *Operation) countFor(v Via, code int) *count {
 const maxCodes = 32
 
 func (o *Operation) failure(v Via, code int) *count {
-	v.Client, v.HTTP, v.Revision = "", uint8(v.transport()), min(v.Revision, mcp.Latest)
+	v.Client, v.HTTP, v.Revision = "", v.kind(), min(v.Revision, mcp.Latest)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	key := failureKey{code, v}
@@ -169,7 +170,9 @@ func (o *Operation) failure(v Via, code int) *count {
 		return c
 	}
 	kind := failureOf(code)
-	if len(o.failed) >= maxCodes && code != ToolError {
+	if _, known := o.codes[code]; !known && len(o.codes) < maxCodes {
+		o.codes[code] = struct{}{}
+	} else if !known {
 		if key.code, kind = 0, otherError; o.failed[key] != nil {
 			return o.failed[key]
 		}

@@ -61,7 +61,7 @@ func (a *Asking) End(code int, why, message string) {
 	}
 	if a.span != nil {
 		if failure != "" && a.span.IsRecording() {
-			a.span.SetStatus(codes.Error, message)
+			a.span.SetStatus(codes.Error, shorten(message, maxMessage))
 			a.span.SetAttributes(attrs...)
 		}
 		a.span.End()

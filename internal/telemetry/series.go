@@ -65,8 +65,8 @@ type series struct {
 
 // seriesKey names a series that several operations may share.
 type seriesKey struct {
-	server, method, failure string
-	via                     Via
+	server, method, name, failure string
+	via                           Via
 }
 
 // count is what one outcome of an operation is counted under.
@@ -87,7 +87,7 @@ func newSeries(d Detail, coarse metric.Int64Counter, log *slog.Logger) *series {
 
 // countFor returns what an outcome of o is counted under. The operation keeps it.
 func (s *series) countFor(o *Operation, v Via, failure string) *count {
-	v.Client, v.HTTP = "", min(v.HTTP, 1)
+	v.Client, v.HTTP = "", v.kind()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	wanted, tool, server := s.detail, mostSeries, mostSeries+autoTarget
@@ -100,12 +100,21 @@ func (s *series) countFor(o *Operation, v Via, failure string) *count {
 	if wanted == DetailTool && o.name == "" {
 		wanted = DetailServer
 	}
-	if wanted == DetailTool && s.n < tool {
-		s.n++
-		return &count{in: o.attrsOf(DetailTool, v, failure)}
+	key := seriesKey{server: o.of.server, method: o.method, failure: failure, via: v}
+	if wanted == DetailTool {
+		named := key
+		named.name = o.name
+		c := s.shared[named] // of the same server, mounted before
+		if c == nil && s.n < tool {
+			s.n++
+			c = &count{in: o.attrsOf(DetailTool, v, failure)}
+			s.shared[named] = c
+		}
+		if c != nil {
+			return c
+		}
 	}
 	got := max(wanted, DetailServer)
-	key := seriesKey{server: o.of.server, method: o.method, failure: failure, via: v}
 	c := s.shared[key]
 	if got == DetailServer && c == nil {
 		if s.n < server {
@@ -115,7 +124,7 @@ func (s *series) countFor(o *Operation, v Via, failure string) *count {
 		}
 	}
 	if got == DetailMethod {
-		if key.server = ""; len(s.shared) > 2*mostSeries && failure != "" {
+		if key.server = ""; len(s.shared) > 3*mostSeries && failure != "" {
 			key.failure = otherError
 		}
 		c = s.shared[key]

@@ -3,6 +3,7 @@ package telemetry
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -23,6 +24,12 @@ const (
 	maxState   = 512 // which must be passed on at least
 	maxBaggage = 8192
 )
+
+// Bounded returns t without what is longer than the standards allow.
+func (t Trace) Bounded() Trace {
+	c := carrier(t)
+	return Trace{Parent: c.Get("traceparent"), State: c.Get("tracestate"), Baggage: c.Get("baggage")}
+}
 
 var (
 	traces  = propagation.TraceContext{}
@@ -53,12 +60,12 @@ func (t Trace) spanContext() trace.SpanContext {
 	return trace.SpanContextFromContext(traces.Extract(context.Background(), carrier(t)))
 }
 
-// TraceOf returns the trace context of ctx: that of its span, and its baggage.
+// TraceOf returns the trace context of the span of ctx, zero if there is none. It leaves the baggage out: that of
+// who calls, and of the program, is for no client.
 func TraceOf(ctx context.Context) (t Trace) {
 	c := propagation.MapCarrier{}
 	traces.Inject(ctx, c)
-	baggage.Inject(ctx, c)
-	return Trace{Parent: c["traceparent"], State: c["tracestate"], Baggage: c["baggage"]}
+	return Trace{Parent: c["traceparent"], State: c["tracestate"]}
 }
 
 // Request is what a span says of its request.
@@ -75,8 +82,21 @@ type Request struct {
 	Message, Carrier, Earlier Trace
 }
 
-// maxID is how much of a request's id is shown, in bytes.
-const maxID = 128
+// How much is shown of what clients and handlers write, in bytes: what waits for a collector is counted in
+// spans.
+const (
+	maxID      = 128
+	maxURI     = 1 << 10
+	maxMessage = 256
+)
+
+// shorten returns text that any exporter takes, cut to a number of bytes.
+func shorten(text string, most int) string {
+	if len(text) > most {
+		text = text[:most]
+	}
+	return strings.ToValidUTF8(text, "")
+}
 
 // idText returns the text of a raw id: that in the quotes, if it is a string.
 func idText(raw []byte) string {
@@ -86,7 +106,7 @@ func idText(raw []byte) string {
 			text = string(raw)
 		}
 	}
-	return text[:min(len(text), maxID)]
+	return shorten(text, maxID)
 }
 
 // Start begins a span, if there is a tracer, and brings the baggage of the request into the context.
@@ -97,10 +117,10 @@ func (o *Operation) Start(ctx context.Context, r *Request) (context.Context, *Sp
 		return ctx, nil
 	}
 	parent, other := r.Message, r.Carrier
-	if parent.Parent == "" {
-		parent, other = other, Trace{}
+	if !r.Message.spanContext().IsValid() {
+		parent, other = r.Carrier, Trace{}
 	}
-	if parent.Baggage == "" {
+	if parent.Baggage = r.Message.Baggage; parent.Baggage == "" {
 		parent.Baggage = r.Carrier.Baggage
 	}
 	if parent.Parent != "" {
@@ -137,7 +157,7 @@ func (r *Request) attrs() []attribute.KeyValue {
 		attrs = append(attrs, attribute.String("mcp.session.id", Hash(r.Session)))
 	}
 	if r.URI != "" {
-		attrs = append(attrs, attribute.String("mcp.resource.uri", r.URI))
+		attrs = append(attrs, attribute.String("mcp.resource.uri", shorten(r.URI, maxURI)))
 	}
 	if r.Run > 1 {
 		attrs = append(attrs, attribute.Int("troupe.run", r.Run))
@@ -157,7 +177,7 @@ func (s *Span) End(code int, message string) {
 		return
 	}
 	if code != 0 && s.span.IsRecording() {
-		s.span.SetStatus(codes.Error, message)
+		s.span.SetStatus(codes.Error, shorten(message, maxMessage))
 		s.span.SetAttributes(failureAttrs(failureOf(code))...)
 	}
 	s.span.End()

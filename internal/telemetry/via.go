@@ -11,31 +11,56 @@ import (
 // Via is how a message came: by which revision, and over what.
 type Via struct {
 	Revision mcp.Revision
-	HTTP     uint8  // major version of HTTP; 0 is a pipe
+	HTTP     uint8  // major version of HTTP, or one of OverHTTP and OverPipe; 0 if it is not known
 	Client   string // address and port, as net/http has them; "" if there is none
 }
 
+// What else Via.HTTP may be.
+const (
+	OverHTTP uint8 = 254 // of a version that is not known
+	OverPipe uint8 = 255
+)
+
+// transports is how many places transport has.
+const transports = 3
+
 // transport is the place of a Via among the sets of an [Operation].
-func (v Via) transport() int { return min(int(v.HTTP), 1) }
+func (v Via) transport() int {
+	switch v.HTTP {
+	case 0:
+		return 0
+	case OverPipe:
+		return 2
+	}
+	return 1
+}
+
+// kind is v.HTTP without the version.
+func (v Via) kind() uint8 { return [transports]uint8{0, OverHTTP, OverPipe}[v.transport()] }
 
 // attrs are those of metrics.
 func (v Via) attrs() []attribute.KeyValue {
-	network := attribute.String("network.transport", "pipe")
-	if v.HTTP > 0 {
-		network = attribute.String("network.transport", "tcp")
+	var attrs []attribute.KeyValue
+	switch v.transport() {
+	case 1:
+		attrs = append(attrs, attribute.String("network.transport", "tcp"))
+	case 2:
+		attrs = append(attrs, attribute.String("network.transport", "pipe"))
 	}
-	if v.Revision == 0 {
-		return []attribute.KeyValue{network}
+	if v.Revision != 0 {
+		attrs = append(attrs, attribute.String("mcp.protocol.version", v.Revision.String()))
 	}
-	return []attribute.KeyValue{network, attribute.String("mcp.protocol.version", v.Revision.String())}
+	return attrs
 }
 
 // spanAttrs are those of spans.
 func (v Via) spanAttrs() []attribute.KeyValue {
 	attrs := v.attrs()
 	switch v.HTTP {
-	case 0:
+	case 0, OverPipe:
 		return attrs
+	case OverHTTP:
+		attrs = append(attrs, attribute.String("network.protocol.name", "http"))
 	case 1:
 		attrs = append(attrs, attribute.String("network.protocol.name", "http"), attribute.String("network.protocol.version", "1.1"))
 	default:

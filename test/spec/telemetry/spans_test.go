@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/http"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -146,6 +149,12 @@ func TestSpansWithoutSessions(t *testing.T) {
 		m.Tool("echo", `{"text":"x"}`)
 		a, _ := m.Listen(`"l"`, `{"toolsListChanged":true}`)
 		defer a.Close()
+		told(h.all)
+		for _, s := range h.all.Ended() {
+			if labels := labels(s.Attributes()); strings.Contains(labels, "mcp.session.id") {
+				t.Errorf("a span without a session has %s", labels)
+			}
+		}
 		r := " mcp.protocol.version=2026-07-28"
 		compare(t, "spans", told(h.all), []string{
 			"server server/discover jsonrpc.request.id=1" + r,
@@ -200,7 +209,7 @@ func TestParents(t *testing.T) {
 		"of both":                     {meta: ofMessage, header: ofCarrier, want: "parent " + message + ", troupe.link=transport " + carrier},
 		"of none":                     {want: none},
 		"malformed":                   {meta: "00-xyz", want: none},
-		"malformed, HTTP's is good":   {meta: "00-xyz", header: ofCarrier, want: none + ", troupe.link=transport " + carrier},
+		"malformed, HTTP's is good":   {meta: "00-xyz", header: ofCarrier, want: "parent " + carrier},
 		"a megabyte":                  {meta: strings.Repeat("0", 1<<20), want: none},
 		"a megabyte that begins well": {meta: ofMessage + strings.Repeat("-0", 1<<19), want: none},
 	} {
@@ -309,6 +318,49 @@ func TestSecondRunsAreLinked(t *testing.T) {
 			t.Errorf("got %s, want %s", got, want)
 		}
 		a.Close()
+	})
+}
+
+// TestHandlersThatDoNotReturn: the span of a call ends with an error, and its line is logged, also where the handler panics.
+func TestHandlersThatDoNotReturn(t *testing.T) {
+	kit.Bubble(t, func(t *testing.T) {
+		all, tel := newRecorder()
+		lines := &host.Lines{}
+		tel.Requests = troupe.RequestLog{Errors: true, Log: slog.New(slog.NewJSONHandler(lines, nil))}
+		h := host.New(t, troupe.Options{Telemetry: tel, Log: slog.New(slog.DiscardHandler)}, nil)
+		h.AddTool("exits", 0, func(context.Context, *troupe.Call) (string, error) { runtime.Goexit(); return "", nil })
+		c := h.Session()
+		for i, tool := range []string{"panic", "exits"} {
+			c.Post(host.Call(fmt.Sprint(i), tool, `{}`))
+			got := told(all)
+			if last := got[len(got)-1]; !strings.Contains(last, "error.type=-32603") || !strings.Contains(last, "tools/call "+tool) {
+				t.Errorf("the last span is %s", last)
+			}
+			if !strings.Contains(lines.String(), `"target":"`+tool+`"`) {
+				t.Errorf("the log has %s", lines)
+			}
+		}
+	})
+}
+
+// TestTextOnSpansIsBounded: what a client writes is on spans as text that any exporter takes, and cut.
+func TestTextOnSpansIsBounded(t *testing.T) {
+	kit.Bubble(t, func(t *testing.T) {
+		h := newTraced(t)
+		c := h.Session()
+		c.Post(host.Call(`"`+strings.Repeat("x", 127)+`é"`, "echo", `{"text":"x"}`))
+		c.Post(host.Method("2", "resources/read", `{"uri":"test://`+strings.Repeat("x", 100_000)+`"}`))
+		told(h.all)
+		for _, s := range h.all.Ended() {
+			for _, kv := range s.Attributes() {
+				if text := kv.Value.String(); len(text) > 1024 || !utf8.ValidString(text) {
+					t.Errorf("%s has %d bytes of %s: %.200q", s.Name(), len(text), kv.Key, text)
+				}
+			}
+			if text := s.Status().Description; len(text) > 256 || !utf8.ValidString(text) {
+				t.Errorf("%s has a status of %d bytes", s.Name(), len(text))
+			}
+		}
 	})
 }
 
