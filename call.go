@@ -484,7 +484,7 @@ func hostOf(c *Call) *hosted.Host {
 
 // sendingOf is what observes a question of the call: see observe.Observer.
 func (c *request) sendingOf(ctx context.Context, method string) func([]byte) ([]byte, func(*actors.Answer)) {
-	return c.svc.observer.Asking(ctx, c.c.Peer(), c.c.Via(), method)
+	return c.svc.Asking(ctx, c.c.Peer(), c.c.Via(), method)
 }
 
 // elicitKey is the key of the question that [Call.Elicit] asks.

@@ -167,7 +167,7 @@ func (rt *mountTable) registerServer(srv *Server, path string) (*service, error)
 	if err := errors.Join(limits.Settle("Limits.", &own), spoken.Check("ServerOptions.Revisions", srv.opts.Revisions)); err != nil {
 		return nil, fmt.Errorf("troupe: the server %q: %w", id, err)
 	}
-	s := &service{rt: &rt.host, served: rt.publishNow, srv: srv, id: id, path: path, speaks: srv.spokenRevisions(rt.opts.Revisions), limits: own, ops: rt.tel.Operations(id), spans: rt.tel.Tracing(), observer: rt.observerOf()}
+	s := &service{rt: &rt.host, served: rt.publishNow, srv: srv, id: id, path: path, speaks: srv.spokenRevisions(rt.opts.Revisions), limits: own, ops: rt.tel.Operations(id), spans: rt.tel.Tracing(), Observer: rt.observerOf()}
 	s.bindParts()
 	s.lists.remoteLists.shared = rt.sharesStore
 	var bounds actors.Limits

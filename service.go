@@ -29,17 +29,17 @@ var ErrNotFound = errors.New("troupe: not found")
 
 // service is a mounted server: the actors call it to answer requests.
 type service struct {
-	rt       *host
-	srv      *Server
-	svc      *actors.Service
-	id       string // of the server in the store
-	path     string // where it is mounted, or would be
-	limits   Limits // those of ServerOptions, completed from Options
-	speaks   spoken.Revisions
-	served   func() // has the other nodes know what is served here
-	ops      *telemetry.Operations
-	spans    bool
-	observer observe.Observer
+	rt               *host
+	srv              *Server
+	svc              *actors.Service
+	id               string // of the server in the store
+	path             string // where it is mounted, or would be
+	limits           Limits // those of ServerOptions, completed from Options
+	speaks           spoken.Revisions
+	served           func() // has the other nodes know what is served here
+	ops              *telemetry.Operations
+	spans            bool
+	observe.Observer // of all that it does
 
 	watch hosted.Watch // tasks of clients
 
@@ -109,7 +109,7 @@ func (o *observed) endUnfinished(s *service, c *actors.Call) {
 	if o.done || o.op == nil {
 		return
 	}
-	s.observer.End(context.Background(), o.op, observe.Via(c.Via(), c.Peer().Revision()), c.Principal(), o.start, mcp.CodeInternalError)
+	s.End(context.Background(), o.op, observe.Via(c.Via(), c.Peer().Revision()), c.Principal(), o.start, mcp.CodeInternalError)
 	o.span.End(mcp.CodeInternalError, "the handler did not return")
 }
 
@@ -240,7 +240,7 @@ func (s *service) Serve(ctx context.Context, c *actors.Call, dst []byte) ([]byte
 func (s *service) beginObserving(ctx context.Context, call *Call, o *observed) (_ context.Context, t *tool) {
 	o.op, t = s.operationOf(call.msg)
 	if o.op != nil && s.spans {
-		ctx, o.span = s.observer.BeginSpan(ctx, o.op, call.c, call.msg)
+		ctx, o.span = s.BeginSpan(ctx, o.op, call.c, call.msg)
 		if a := taskAttempt(call.c); a != nil {
 			telemetry.Task(ctx, a.Key.ID, a.Number)
 		}
@@ -261,21 +261,19 @@ func (s *service) endObserving(ctx context.Context, call *Call, o *observed, cod
 	}
 	s.scopes.askForScopes(call, err)
 	if o.op != nil {
-		s.observer.End(ctx, o.op, observe.Via(call.c.Via(), call.revision()), call.c.Principal(), o.start, code)
+		s.End(ctx, o.op, observe.Via(call.c.Via(), call.revision()), call.c.Principal(), o.start, code)
 	}
 	o.span.End(code, message)
 	return err
 }
 
-func (s *service) observed() *observe.Observer { return &s.observer }
-
 // Observe implements actors.Handler.
 func (s *service) Observe(p *actors.Peer, from actors.Origin, m *codec.Message) func(mcp.Revision, *mcp.Error) {
-	if !s.observer.Active() {
+	if !s.Active() {
 		return nil
 	}
 	op, _ := s.operationOf(m)
-	return s.observer.Begin(op, p, from, m)
+	return s.Begin(op, p, from, m)
 }
 
 // operationOf finds the operation that counts a request. A name that no catalogue has is

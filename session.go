@@ -12,7 +12,6 @@ import (
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/hosted"
 	"github.com/troupe-run/troupe/internal/limits"
-	"github.com/troupe-run/troupe/internal/observe"
 	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -65,10 +64,14 @@ func (p *Peer) Ping(ctx context.Context) error {
 	return nil
 }
 
+// questionObserver observes questions: see observe.Observer.
+type questionObserver interface {
+	Asking(ctx context.Context, p *actors.Peer, via actors.Via, method string) func([]byte) ([]byte, func(*actors.Answer))
+}
+
 // sendingOf is what observes a question outside of a call: see observe.Observer.
 func (p *Peer) sendingOf(ctx context.Context, method string) func([]byte) ([]byte, func(*actors.Answer)) {
-	o := p.p.Handler().(interface{ observed() *observe.Observer }).observed()
-	return o.Asking(ctx, p.p, p.p.Via(), method)
+	return p.p.Handler().(questionObserver).Asking(ctx, p.p, actors.ViaOf(p.p), method)
 }
 
 // Roots asks for the client's roots outside of a call: see the function Roots. Unless

@@ -622,7 +622,7 @@ func (s *serviceTasks) AskOnStream(ctx context.Context, cancel context.CancelCau
 		for i := range qs {
 			go func() {
 				q := qs[i].Question
-				q.Sending = s.observer.Asking(ctx, p, p.Via(), q.Method)
+				q.Sending = s.Asking(ctx, p, actors.ViaOf(p), q.Method)
 				a, err := p.Ask(ctx, q)
 				outcomes[i].Answer = a
 				if err != nil {

@@ -37,8 +37,6 @@ type boundConn struct {
 	said      atomic.Int64  // when the last keep-alive was sent, unix nanoseconds
 	sending   chan struct{} // held by a goroutine that waits for room and then sends
 	holder    any           // who has the connection
-	began     time.Time     // when the client connected
-	via       Via           // how it did
 	until     time.Time     // when the session ends with its token
 }
 
@@ -224,7 +222,7 @@ func (l *boundConn) endForGood(bool) (first bool) {
 	if first = (sessionEnd{s}).endCalls(); first {
 		sessionEnd{s}.reportEnd(Disconnected)
 		if s.svc.Over != nil && s.view.Load().rec.Revision != "" {
-			s.svc.Over(s.peer, l.via, time.Since(l.began))
+			s.svc.Over(s.peer, Via{HTTP: s.via}, time.Since(s.view.Load().rec.Created))
 		}
 	}
 	return first

@@ -315,7 +315,7 @@ func (n *Node) Connect(svc *Service, in *Input) {
 	if !ok {
 		return
 	}
-	l := &boundConn{among: n, conn: in.Conn, began: time.Now(), via: in.Via, inputEnded: make(chan struct{}), sending: make(chan struct{}, 1)}
+	l := &boundConn{among: n, conn: in.Conn, inputEnded: make(chan struct{}), sending: make(chan struct{}, 1)}
 	l.holder, l.until = heldBy(in.Conn)
 	l.endInput = sync.OnceFunc(func() { close(l.inputEnded) })
 	if in.Patient {
@@ -327,7 +327,7 @@ func (n *Node) Connect(svc *Service, in *Input) {
 		age = math.MaxInt64 // it lives as long as its process
 	}
 	s := n.sessions.buildActor(svc, key, session.New(time.Now(), session.Lifetime{Idle: age, Absolute: age}), 0)
-	l.sess, s.home, s.inputEnded = s, l, l.inputEnded
+	l.sess, s.home, s.inputEnded, s.via = s, l, l.inputEnded, in.Via.HTTP
 	s.held = 1 // its connection
 	s.patient = in.Patient
 	s.account.Keep(n.accounts.Accounts, a)                                      // the account also counts questions before the first request

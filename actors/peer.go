@@ -216,16 +216,12 @@ func (p *Peer) Announce(methods []string, digest string) {
 // if there was none.
 func (p *Peer) Owner() any { return p.owner.Load() }
 
-// Via is how the client of a session is connected.
-func (p *Peer) Via() Via {
-	s := p.last.Load()
-	if s == nil {
-		return Via{}
+// ViaOf is how the client of a session is connected.
+func ViaOf(p *Peer) Via {
+	if s := p.last.Load(); s != nil {
+		return Via{HTTP: s.via}
 	}
-	if l, ok := s.home.(*boundConn); ok {
-		return Via{HTTP: l.via.HTTP}
-	}
-	return Via{HTTP: OverHTTP}
+	return Via{}
 }
 
 // noteOwner notes the principal of a request of the session.

@@ -25,8 +25,9 @@ type sessionActor struct {
 	key      SessionKey
 	peer     *Peer
 
-	// home and inputEnded are set before the actor starts, and never change.
+	// home, via and inputEnded are set before the actor starts, and never change.
 	home       home
+	via        uint8           // see Via.HTTP
 	inputEnded <-chan struct{} // closed when the client can answer no more questions; nil: never
 	beginning  beginning
 

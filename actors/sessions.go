@@ -254,7 +254,7 @@ func (d *sessions) activateSession(svc *Service, key SessionKey, rec session.Rec
 
 // buildActor makes the actor of a session without its home; startSession starts it.
 func (d *sessions) buildActor(svc *Service, key SessionKey, rec session.Record, rev uint64) *sessionActor {
-	s := &sessionActor{sessions: d, svc: svc, key: key, last: time.Now()}
+	s := &sessionActor{sessions: d, svc: svc, key: key, via: OverHTTP, last: time.Now()}
 	s.view.Store(&view{rec: rec, rev: rev})
 	s.asOf.Store(int64(d.clock.sinceStart()))
 	s.peer = &Peer{sessions: d, svc: svc, key: key}
