@@ -73,10 +73,10 @@ func (s otelSignal) explain(err error) error {
 
 func (s otelSignal) exporterVariable() string { return "OTEL_" + string(s) + "_EXPORTER" }
 
-// newExporters returns what the environment asks for. log is what the process says on standard error,
-// piped that standard output carries the protocol.
-func newExporters(ctx context.Context, node string, log *slog.Logger, piped bool) (_ *exporters, err error) {
-	x := &exporters{log: log}
+// newExporters returns what the environment asks for. What is exported names the node, which o is given, too. o.Log is what the
+// process says on standard error; piped says that standard output carries the protocol.
+func newExporters(ctx context.Context, o *troupe.Options, piped bool) (_ *exporters, err error) {
+	x := &exporters{log: o.Log}
 	if !ofTraces.isOn() && !ofMetrics.isOn() && !ofLogs.isOn() {
 		return x, nil
 	}
@@ -86,7 +86,8 @@ func newExporters(ctx context.Context, node string, log *slog.Logger, piped bool
 		}
 	}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(x.exportFailed))
-	own := []attribute.KeyValue{attribute.String("service.version", version()), attribute.String("service.instance.id", node)}
+	o.Store.Node = troupe.NodeName(*o)
+	own := []attribute.KeyValue{attribute.String("service.version", version()), attribute.String("service.instance.id", o.Store.Node)}
 	if os.Getenv("OTEL_SERVICE_NAME") == "" {
 		own = append(own, attribute.String("service.name", "troupe"))
 	}
@@ -125,8 +126,7 @@ func newExporters(ctx context.Context, node string, log *slog.Logger, piped bool
 // says that standard output carries the protocol, and that there is no /metrics. The caller must close what it returns.
 func (s *settings) observe(ctx context.Context, o *troupe.Options, stderr io.Writer, piped bool) (*exporters, *sdkmetric.MeterProvider, error) {
 	o.Log = s.logger(stderr)
-	node := troupe.NodeName(*o)
-	x, err := newExporters(ctx, node, o.Log, piped)
+	x, err := newExporters(ctx, o, piped)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -141,7 +141,6 @@ func (s *settings) observe(ctx context.Context, o *troupe.Options, stderr io.Wri
 	}
 	var more []sdkmetric.Option
 	if x.resource != nil {
-		o.Store.Node = node
 		more = append(more, sdkmetric.WithResource(x.resource))
 	}
 	if x.metrics != nil {
@@ -152,7 +151,7 @@ func (s *settings) observe(ctx context.Context, o *troupe.Options, stderr io.Wri
 		return nil, nil, err
 	}
 	o.Telemetry.MeterProvider, o.Telemetry.Metrics = meters, handler
-	return x, meters, x.observe(meters)
+	return x, meters, x.countLosses(meters)
 }
 
 // queueOf is how much waits for a collector at most.
@@ -202,8 +201,8 @@ func (x *exporters) exportFailed(err error) {
 	}
 }
 
-// observe has the meters count what was not exported.
-func (x *exporters) observe(meters metric.MeterProvider) error {
+// countLosses has the meters count what was not exported.
+func (x *exporters) countLosses(meters metric.MeterProvider) error {
 	if x.resource == nil {
 		return nil
 	}
