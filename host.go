@@ -57,12 +57,9 @@ type host struct {
 	redact         func(*LogMessage) bool // Options.Redact
 }
 
-// observerOf observes a server.
-func (h *host) observerOf() observe.Observer {
-	o := observe.Observer{Tel: h.tel, Requests: h.requests, Name: func(principal any) string {
-		who := principalOf(principal)
-		return who.String()
-	}}
+// newObserver returns what observes a server.
+func (h *host) newObserver() observe.Observer {
+	o := observe.Observer{Tel: h.tel, Requests: h.requests, Name: func(principal any) string { return principalOf(principal).String() }}
 	if h.pseudonyms {
 		o.User = h.pseudonymOf
 	}
@@ -72,10 +69,11 @@ func (h *host) observerOf() observe.Observer {
 // pseudonymOf stands for a principal on spans, the same on all nodes of a store; "" for nobody.
 func (h *host) pseudonymOf(principal any) string {
 	who := principalOf(principal)
-	if who.Subject == "" && who.Issuer == "" {
+	key := who.tenantHash()
+	if key == anonymous {
 		return ""
 	}
-	return hex.EncodeToString(h.keys.Tag([]byte(who.tenantHash())))[:16]
+	return hex.EncodeToString(h.keys.Tag([]byte(key)))[:16]
 }
 
 // sealText makes an opaque string of plain. openSealed turns it back into plain for the same aad,

@@ -167,7 +167,7 @@ func (rt *mountTable) registerServer(srv *Server, path string) (*service, error)
 	if err := errors.Join(limits.Settle("Limits.", &own), spoken.Check("ServerOptions.Revisions", srv.opts.Revisions)); err != nil {
 		return nil, fmt.Errorf("troupe: the server %q: %w", id, err)
 	}
-	s := &service{rt: &rt.host, served: rt.publishNow, srv: srv, id: id, path: path, speaks: srv.spokenRevisions(rt.opts.Revisions), limits: own, ops: rt.tel.Operations(id), spans: rt.tel.Tracing(), Observer: rt.observerOf()}
+	s := &service{rt: &rt.host, served: rt.publishNow, srv: srv, id: id, path: path, speaks: srv.spokenRevisions(rt.opts.Revisions), limits: own, ops: rt.tel.Operations(id), spans: rt.tel.Tracing(), Observer: rt.newObserver()}
 	s.bindParts()
 	s.lists.remoteLists.shared = rt.sharesStore
 	var bounds actors.Limits
@@ -228,7 +228,7 @@ func (rt *mountTable) newHandler(s *service) *transport.Handler {
 		Accounts: rt.node.Accounts(), Account: rt.accountOf, Owe: actors.ChargeRefused, Debt: actors.RefusedFor,
 	}
 	limits.Fill(&o, rt.optionsOf(s.limits))
-	return transport.NewHandler(dispatcher{rt.node, s.svc, rt.tel.Tracing()}, o)
+	return transport.NewHandler(dispatcher{rt.node, s.svc}, o)
 }
 
 // Unmount takes the server away from path; it reports whether there was one. From

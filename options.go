@@ -341,7 +341,8 @@ func (o *Options) settle() error {
 	o.Revisions = spoken.OldestFirst(o.Revisions)
 	store := o.clusterOptions()
 	var badDetail error
-	if o.Telemetry.Detail = cmp.Or(o.Telemetry.Detail, "auto"); !validDetail(o.Telemetry.Detail) {
+	o.Telemetry.Detail = cmp.Or(o.Telemetry.Detail, telemetry.DetailAuto.String())
+	if _, known := telemetry.ParseDetail(o.Telemetry.Detail); !known {
 		badDetail = fmt.Errorf("Options.Telemetry.Detail is %q: want auto, tool, server or method", o.Telemetry.Detail)
 	}
 	_, unweighed := weightsOf(o.Shared.Weights)
@@ -363,11 +364,6 @@ func NodeName(o Options) string {
 		}
 	}
 	return cluster.NewName()
-}
-
-func validDetail(name string) bool {
-	_, ok := telemetry.ParseDetail(name)
-	return ok
 }
 
 // hasAuth reports whether it is known who makes a request.

@@ -247,9 +247,8 @@ func halfTime(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // dispatcher hands a server's requests from the transport to the actors.
 type dispatcher struct {
-	node   *actors.Node
-	svc    *actors.Service
-	traced bool // there are spans
+	node *actors.Node
+	svc  *actors.Service
 }
 
 var _ transport.Connector = dispatcher{}
@@ -258,7 +257,8 @@ var _ actors.Conn = (*transport.Pipe)(nil)
 
 func (d dispatcher) inputOf(x *transport.Exchange) actors.Input {
 	in := actors.Input{Tenant: anonymous, Account: x.Account(), Session: x.SessionID, Version: x.Version, LastEventID: x.LastEventID, Conn: x}
-	d.svc.Handler.(*service).access.identifyCaller(&in, x.Principal)
+	s := d.svc.Handler.(*service)
+	s.access.identifyCaller(&in, x.Principal)
 	if in.Tenant == anonymous {
 		in.Address = hostPart(x.RemoteAddr())
 	}
@@ -267,20 +267,22 @@ func (d dispatcher) inputOf(x *transport.Exchange) actors.Input {
 	}
 	in.Caller = x.Principal
 	in.Via = actors.Via{Client: x.RemoteAddr(), HTTP: x.HTTPMajor()}
-	if d.traced {
+	if s.spans {
 		in.Trace = traceIn(x.Header)
 	}
 	return in
 }
 
 // traceIn is the trace context of the header of a request.
-func traceIn(header http.Header) (t actors.Trace) {
-	for name, to := range map[string]*string{"Traceparent": &t.Parent, "Tracestate": &t.State, "Baggage": &t.Baggage} {
+func traceIn(header http.Header) actors.Trace {
+	field := func(name string) string {
 		if v := header[name]; len(v) == 1 {
-			*to = v[0]
+			return v[0]
 		}
+		return ""
 	}
-	return actors.Trace(telemetry.Trace(t).Bounded())
+	t := telemetry.Trace{Parent: field("Traceparent"), State: field("Tracestate"), Baggage: field("Baggage")}
+	return actors.Trace(t.Bounded())
 }
 
 // accountOf returns the account of a client: that of its principal, or of its address if it is anonymous or nobody knows yet who it is.

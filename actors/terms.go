@@ -227,8 +227,7 @@ func revisionOf(date string) mcp.Revision {
 
 // hasFeature reports whether a revision, by its date, has a feature.
 func hasFeature(revision string, f protocol.Feature) bool {
-	r, _ := mcp.ParseRevision(revision)
-	return protocol.Has(r, f)
+	return protocol.Has(revisionOf(revision), f)
 }
 
 // Trace is the W3C trace context of a request and its baggage, "" where absent. Nothing is read of them

@@ -25,6 +25,7 @@ import (
 	"github.com/troupe-run/troupe/auth"
 	"github.com/troupe-run/troupe/examples/everything"
 	"github.com/troupe-run/troupe/internal/configfile"
+	"github.com/troupe-run/troupe/internal/telemetry"
 )
 
 // settings are the settings of serve.
@@ -193,7 +194,7 @@ func (s *settings) check() error {
 		}
 		s.logLevel = "info"
 	}
-	if !slices.Contains([]string{"auto", "tool", "server", "method"}, s.metricsDetail) {
+	if _, known := telemetry.ParseDetail(s.metricsDetail); !known {
 		return fmt.Errorf("metrics-detail is %q: want auto, tool, server or method", s.metricsDetail)
 	}
 	if err := s.checkNATS(); err != nil {

@@ -21,6 +21,9 @@ type Observer struct {
 	User     func(principal any) string // the same on spans; nil if they say nothing of it
 }
 
+// The same numbers mean the same in both packages: otherwise this does not compile.
+var _ = [1]struct{}{}[(actors.OverHTTP-telemetry.OverHTTP)+(actors.OverPipe-telemetry.OverPipe)]
+
 // Active reports whether anything is observed.
 func (o *Observer) Active() bool { return o.Tel.Active() || o.Requests != nil }
 
@@ -34,8 +37,8 @@ func (o *Observer) BeginSpan(ctx context.Context, op *telemetry.Operation, c *ac
 	p := c.Peer()
 	r := spanRequest(m, c.Trace())
 	r.Via, r.Session, r.Run = Via(c.Via(), p.Revision()), p.Session(), c.Attempt()
-	r.Earlier.Parent, r.User = c.Earlier(), o.userOf(c.Principal())
-	ctx, span := op.Start(ctx, r)
+	r.Earlier.Parent = c.Earlier()
+	ctx, span := o.startSpan(ctx, op, r, c.Principal())
 	if span.Recording() {
 		c.Watch(&actors.Watched{Span: telemetry.TraceOf(ctx).Parent, Note: func(e actors.CallEvent) {
 			span.Note(e.Name, messageTrace(e.Meta, e.Trace))
@@ -44,11 +47,13 @@ func (o *Observer) BeginSpan(ctx context.Context, op *telemetry.Operation, c *ac
 	return ctx, span
 }
 
-func (o *Observer) userOf(principal any) string {
-	if o.User == nil {
-		return ""
+// startSpan begins a span of a request of principal, whose pseudonym costs only the spans that are kept.
+func (o *Observer) startSpan(ctx context.Context, op *telemetry.Operation, r *telemetry.Request, principal any) (context.Context, *telemetry.Span) {
+	ctx, span := op.Start(ctx, r)
+	if o.User != nil && span.Recording() {
+		span.SetUser(o.User(principal))
 	}
-	return o.User(principal)
+	return ctx, span
 }
 
 // End counts an operation that has ended, and logs it if requests are logged.
@@ -66,11 +71,11 @@ func (o *Observer) Begin(op *telemetry.Operation, p *actors.Peer, from actors.Or
 	var span *telemetry.Span
 	if o.Tel.Tracing() {
 		r := spanRequest(m, from.Trace)
-		r.Via, r.User = Via(from.Via, 0), o.userOf(from.Caller)
+		r.Via = Via(from.Via, 0)
 		if p != nil {
 			r.Session = p.Session()
 		}
-		ctx, span = op.Start(ctx, r)
+		ctx, span = o.startSpan(ctx, op, r, from.Caller)
 	}
 	return func(r mcp.Revision, err *mcp.Error) {
 		code, message := 0, ""
@@ -122,9 +127,9 @@ func (o *Observer) Asking(ctx context.Context, p *actors.Peer, via actors.Via, m
 		return withTrace(params, asking.Trace()), func(a *actors.Answer) {
 			switch {
 			case a == nil:
-				asking.End(0, "unanswered", "")
+				asking.End(0, telemetry.Unanswered, "")
 			case a.Err != nil && (a.Err.Code == 0 || a.Err.Code == telemetry.ToolError): // which mean something else
-				asking.End(0, "_OTHER", a.Err.Message)
+				asking.End(0, telemetry.OtherError, a.Err.Message)
 			case a.Err != nil:
 				asking.End(a.Err.Code, "", a.Err.Message)
 			default:

@@ -103,11 +103,12 @@ func (o *Operation) Of(s *Operations) bool { return o.of == s }
 // ToolError is the code of a result with isError.
 const ToolError = 1
 
-// The values of error.type that are no codes: of a result with isError, and of codes beyond those
-// that are told apart.
+// The values of error.type that are no codes: of a result with isError, of codes that are not told
+// apart, and of a question that was given up.
 const (
 	toolError  = "tool_error"
-	otherError = "_OTHER"
+	OtherError = "_OTHER"
+	Unanswered = "unanswered"
 )
 
 // failureOf is the error.type of a code, "" for 0.
@@ -126,7 +127,7 @@ func failureAttrs(failure string) []attribute.KeyValue {
 	switch failure {
 	case "":
 		return nil
-	case toolError, otherError:
+	case toolError, OtherError, Unanswered:
 		return []attribute.KeyValue{attribute.String("error.type", failure)}
 	}
 	return []attribute.KeyValue{attribute.String("error.type", failure), attribute.String("rpc.response.status_code", failure)}
@@ -162,7 +163,7 @@ func (o *Operation) countFor(v Via, code int) *count {
 const maxCodes = 32
 
 func (o *Operation) failure(v Via, code int) *count {
-	v.Client, v.HTTP, v.Revision = "", v.kind(), min(v.Revision, mcp.Latest)
+	v = v.ofMetrics()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	key := failureKey{code, v}
@@ -173,7 +174,7 @@ func (o *Operation) failure(v Via, code int) *count {
 	if _, known := o.codes[code]; !known && len(o.codes) < maxCodes {
 		o.codes[code] = struct{}{}
 	} else if !known {
-		if key.code, kind = 0, otherError; o.failed[key] != nil {
+		if key.code, kind = 0, OtherError; o.failed[key] != nil {
 			return o.failed[key]
 		}
 	}

@@ -49,16 +49,13 @@ func (a *Asking) Trace() Trace {
 }
 
 // End records the outcome: code is that of an error of the client, 0 for an answer. why is set if the
-// request has none, to the error.type.
+// request has none, to OtherError or Unanswered.
 func (a *Asking) End(code int, why, message string) {
 	failure := why
 	if failure == "" {
 		failure = failureOf(code)
 	}
 	attrs := failureAttrs(failure)
-	if why != "" {
-		attrs = []attribute.KeyValue{attribute.String("error.type", why)}
-	}
 	if a.span != nil {
 		if failure != "" && a.span.IsRecording() {
 			a.span.SetStatus(codes.Error, shorten(message, maxMessage))
@@ -70,7 +67,7 @@ func (a *Asking) End(code int, why, message string) {
 		return
 	}
 	if code != 0 && !protocolCode(code) { // a client makes up codes of its own
-		attrs = []attribute.KeyValue{attribute.String("error.type", otherError)}
+		attrs = failureAttrs(OtherError)
 	}
 	attrs = append(append(attrs, attribute.String("mcp.method.name", a.method)), a.via.attrs()...)
 	a.in.asked.Record(context.WithoutCancel(a.Context), time.Since(a.start).Seconds(), metric.WithAttributes(attrs...))

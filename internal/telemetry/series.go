@@ -87,7 +87,7 @@ func newSeries(d Detail, coarse metric.Int64Counter, log *slog.Logger) *series {
 
 // countFor returns what an outcome of o is counted under. The operation keeps it.
 func (s *series) countFor(o *Operation, v Via, failure string) *count {
-	v.Client, v.HTTP = "", v.kind()
+	v = v.ofMetrics()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	wanted, tool, server := s.detail, mostSeries, mostSeries+autoTarget
@@ -125,7 +125,7 @@ func (s *series) countFor(o *Operation, v Via, failure string) *count {
 	}
 	if got == DetailMethod {
 		if key.server = ""; len(s.shared) > 3*mostSeries && failure != "" {
-			key.failure = otherError
+			key.failure = OtherError
 		}
 		c = s.shared[key]
 	}

@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"strings"
@@ -74,7 +75,6 @@ type Request struct {
 	ID      []byte // raw; nil for a notification
 	Session string // "" without one
 	URI     string // of the resource, "" if the request is about none
-	User    string // pseudonym of the principal, "" for none
 	Run     int    // 1, or 0, for the first run of a call
 	// Message is the trace context of the message, which is the parent. Carrier is that of what the
 	// message came in: the parent if the message has none, and otherwise linked. Earlier is that of the
@@ -116,23 +116,20 @@ func (o *Operation) Start(ctx context.Context, r *Request) (context.Context, *Sp
 	if tracer == nil {
 		return ctx, nil
 	}
-	parent, other := r.Message, r.Carrier
-	if !r.Message.spanContext().IsValid() {
-		parent, other = r.Carrier, Trace{}
+	parent, other := r.Message.spanContext(), r.Carrier.spanContext()
+	if !parent.IsValid() {
+		parent, other = other, trace.SpanContext{}
 	}
-	if parent.Baggage = r.Message.Baggage; parent.Baggage == "" {
-		parent.Baggage = r.Carrier.Baggage
+	if parent.IsValid() {
+		ctx = trace.ContextWithRemoteSpanContext(ctx, parent)
 	}
-	if parent.Parent != "" {
-		ctx = traces.Extract(ctx, carrier(parent))
-	}
-	if parent.Baggage != "" {
-		ctx = baggage.Extract(ctx, carrier(parent))
+	if text := cmp.Or(r.Message.Baggage, r.Carrier.Baggage); text != "" {
+		ctx = baggage.Extract(ctx, carrier{Baggage: text})
 	}
 	options := append(make([]trace.SpanStartOption, 0, 2), trace.WithSpanKind(trace.SpanKindServer))
 	var links []trace.Link
-	if c := other.spanContext(); c.IsValid() {
-		links = append(links, trace.Link{SpanContext: c, Attributes: []attribute.KeyValue{attribute.String("troupe.link", "transport")}})
+	if other.IsValid() {
+		links = append(links, trace.Link{SpanContext: other, Attributes: []attribute.KeyValue{attribute.String("troupe.link", "transport")}})
 	}
 	if c := r.Earlier.spanContext(); c.IsValid() {
 		links = append(links, trace.Link{SpanContext: c, Attributes: []attribute.KeyValue{attribute.String("troupe.link", "earlier run")}})
@@ -162,9 +159,6 @@ func (r *Request) attrs() []attribute.KeyValue {
 	if r.Run > 1 {
 		attrs = append(attrs, attribute.Int("troupe.run", r.Run))
 	}
-	if r.User != "" {
-		attrs = append(attrs, attribute.String("enduser.pseudo.id", r.User))
-	}
 	return attrs
 }
 
@@ -181,6 +175,13 @@ func (s *Span) End(code int, message string) {
 		s.span.SetAttributes(failureAttrs(failureOf(code))...)
 	}
 	s.span.End()
+}
+
+// SetUser says by whom the request is, by a pseudonym; "" is nobody.
+func (s *Span) SetUser(pseudonym string) {
+	if s.Recording() && pseudonym != "" {
+		s.span.SetAttributes(attribute.String("enduser.pseudo.id", pseudonym))
+	}
 }
 
 // Settle says which revision is spoken, where that was not known when the span began.

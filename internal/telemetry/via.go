@@ -35,8 +35,10 @@ func (v Via) transport() int {
 	return 1
 }
 
-// kind is v.HTTP without the version.
-func (v Via) kind() uint8 { return [transports]uint8{0, OverHTTP, OverPipe}[v.transport()] }
+// ofMetrics is v without what metrics do not tell apart.
+func (v Via) ofMetrics() Via {
+	return Via{Revision: min(v.Revision, mcp.Latest), HTTP: [transports]uint8{0, OverHTTP, OverPipe}[v.transport()]}
+}
 
 // attrs are those of metrics.
 func (v Via) attrs() []attribute.KeyValue {
