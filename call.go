@@ -183,6 +183,7 @@ func (c *Call) Disconnect() { c.c.CloseConnection() }
 // The causes that a handler's context ends with, for context.Cause.
 var (
 	ErrCancelled    = actors.ErrCancelled    // by the client
+	ErrCalledOff    = actors.ErrCalledOff    // by an operator; the client has a response
 	ErrDeadline     = actors.ErrDeadline     // the call ran for too long
 	ErrRequestEnded = actors.ErrRequestEnded // by a middleware, for a stateless request; its client gets the handler's answer
 	ErrSessionEnded = actors.ErrSessionEnded // the client deleted the session

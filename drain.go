@@ -56,10 +56,15 @@ type drainer struct {
 	drained    chan struct{} // closed when the drain is over
 	drainError error         // what it returned, once drained is closed
 	dismiss    sync.Once     // closes dismissed
-	dismissed  chan struct{} // closed when an operator has Serve end
+	dismissed  chan struct{} // closed when an operator has the process end
+	serves     atomic.Bool   // ServeOn was called, which drains by itself
 }
 
-// dismissServe has Serve end, for an operator. It reports false if it ends already.
+// Dismissed returns a channel that is closed when an operator has this process end, by troupe drain or by Operator. Serve ends by itself then.
+// Where the program has an http.Server of its own the Runtime drains, and the program goes on as after its own signal to end: [Runtime.Drain] waits, Close and Shutdown follow.
+func (rt *Runtime) Dismissed() <-chan struct{} { return rt.drainer.dismissed }
+
+// dismissServe has Serve end, for an operator, or drains where nothing is served by Serve. It reports false if the process ends already.
 func (rt *drainer) dismissServe() (first bool) {
 	if !rt.leaving.Load() {
 		rt.dismiss.Do(func() { first = true })
@@ -67,6 +72,9 @@ func (rt *drainer) dismissServe() (first bool) {
 	if first {
 		rt.log.Info("an operator drains this process")
 		close(rt.dismissed)
+		if !rt.serves.Load() {
+			go func() { _ = rt.Drain(context.Background()) }() // the program's own Drain returns the same
+		}
 	}
 	return first
 }

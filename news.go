@@ -1,6 +1,7 @@
 package troupe
 
 import (
+	"context"
 	"slices"
 	"sync/atomic"
 
@@ -66,6 +67,15 @@ func (n *news) Task(t *actors.TaskChange) {
 	if t.Session != "" && t.Method != "" {
 		rt.taskNews.Push(key, t)
 	}
+}
+
+// EndHere ends what an operator has ended on another node.
+func (n *news) EndHere(ctx context.Context, e *actors.OperatorEnd) error {
+	rt := n.rt.Load()
+	if rt == nil {
+		return nil
+	}
+	return rt.operations.process.EndHere(ctx, e)
 }
 
 // Missed has all tasks looked at that somebody follows here.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/troupe-run/troupe/actors"
@@ -13,22 +14,22 @@ import (
 	"github.com/troupe-run/troupe/internal/admin"
 	"github.com/troupe-run/troupe/internal/apikey"
 	"github.com/troupe-run/troupe/internal/nodestore"
-	"github.com/troupe-run/troupe/internal/operator"
+	"github.com/troupe-run/troupe/internal/operated"
+	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/revocation"
-	"github.com/troupe-run/troupe/internal/store"
-	"github.com/troupe-run/troupe/internal/task"
 	"github.com/troupe-run/troupe/internal/worker"
+	"github.com/troupe-run/troupe/operator"
 )
 
 // operations are what an operator does to a Runtime: looks at it, and ends what revoked principals hold.
 type operations struct {
 	*Runtime
-	process operator.Process
+	process operated.Process
 }
 
 // startProcess says what an operator looks at. The node, the store and the tasks are there.
 func (rt *operations) startProcess() {
-	rt.process = operator.Process{Store: rt.cluster, Node: rt.node, Tasks: rt.tasks, Log: rt.log, Leaving: rt.leaving.Load, Dismiss: rt.drainer.dismissServe, Served: func(id string) (*actors.Service, string) {
+	rt.process = operated.Process{Store: rt.cluster, Node: rt.node, Pool: rt.tasks, Log: rt.log, Leaving: rt.leaving.Load, Dismiss: rt.drainer.dismissServe, Tenants: rt.tenantsNamed, Name: shownPrincipal, Served: func(id string) (*actors.Service, string) {
 		if here := rt.table.serviceByID(id); here != nil {
 			return here.svc, here.path
 		}
@@ -42,11 +43,9 @@ func (rt *operations) openAdmin() (shut func()) {
 	if rt.opts.Dir == "" || rt.opts.Store.NoSocket {
 		return func() {}
 	}
-	operated := rt.process.Operated()
-	operated.Keys, operated.Revoked = apikey.NewOperated(rt.APIKeys(), accessError), revocation.NewOperated(rt.revoked, accessError)
-	srv, err := admin.Listen(rt.opts.Dir, operated)
+	srv, err := admin.Listen(rt.opts.Dir, admin.Operated{Operator: &rt.process, Keys: apikey.NewOperated(rt.APIKeys(), accessError), Revoked: revocation.NewOperated(rt.revoked, accessError)})
 	if err != nil {
-		rt.log.Warn("troupe tasks, sessions, keys, revoke, nodes and drain cannot reach this process", "error", err)
+		rt.log.Warn("troupe calls, tasks, sessions, keys, revoke, nodes and drain cannot reach this process", "error", err)
 		return func() {}
 	}
 	return func() {
@@ -55,6 +54,10 @@ func (rt *operations) openAdmin() (shut func()) {
 		}
 	}
 }
+
+// Operator returns what an operator sees of this node and its store, and does to them: sessions, calls in flight, tasks and nodes, with what ends them. It is for programs with a console
+// of their own: whoever reaches it sees and ends what any client has. The command troupe uses the same through the socket of the data directory.
+func (rt *Runtime) Operator() operator.Operator { return &rt.operations.process }
 
 // apiKeys are the keys in the store: what auth.StoredKeys stands for.
 func (rt *operations) apiKeys() *apikey.Store { return apikey.New(nodestore.NewAPIKeys(rt.cluster)) }
@@ -96,13 +99,38 @@ func (rt *operations) newRevocations() *revocation.List {
 	return revocation.New(revocation.Config{Records: nodestore.NewRevocations(rt.cluster), Keys: rt.apiKeys(), Shared: rt.sharesStore, Log: rt.log, End: rt.endRevoked, EndStored: rt.endStored})
 }
 
+// knownIssuers are those of which this process knows principals.
+func (rt *operations) knownIssuers() []string {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	return append([]string{auth.KeyIssuer}, rt.issuers...)
+}
+
+// tenantsNamed are the tenants of a principal as an operator names it: its tenant, "SUBJECT of ISSUER", or a subject, which is a user and a machine at each issuer that is known.
+func (rt *operations) tenantsNamed(principal string) []string {
+	subject, issuer, named := strings.Cut(principal, " of ")
+	issuers := []string{issuer}
+	if !named {
+		issuers = append(rt.knownIssuers(), "")
+	}
+	tenants := []string{principal}
+	for _, issuer := range issuers {
+		for _, machine := range []bool{false, true} {
+			p := Principal{Issuer: issuer, Subject: subject, Machine: machine}
+			tenants = append(tenants, p.tenantHash())
+		}
+	}
+	return tenants
+}
+
+// shownPrincipal is what an operator reads of a principal.
+func shownPrincipal(p any) string { return protocol.Shown(principalOf(p).String()) }
+
 // tenantsOf are the tenants of a revocation: a subject is a user and a machine at each issuer, and a client is a machine. Nothing in a tenant says by which client its user came.
 func (rt *operations) tenantsOf(r *revocation.Revocation) (tenants []string) {
 	issuers := []string{r.Issuer}
 	if r.Issuer == "" {
-		rt.mu.Lock()
-		issuers = append([]string{auth.KeyIssuer}, rt.issuers...)
-		rt.mu.Unlock()
+		issuers = rt.knownIssuers()
 	}
 	for _, issuer := range issuers {
 		p := Principal{Issuer: issuer, Subject: cmp.Or(r.Subject, r.Client), Machine: true}
@@ -125,7 +153,7 @@ func (rt *operations) endRevoked(ctx context.Context, m revocation.Match) {
 		tenants = append(tenants, rt.tenantsOf(&m[i])...)
 	}
 	end := func(tenant func(string) bool, holder func(any) bool) {
-		if err := actors.EndHeld(ctx, rt.node, tenant, holder); err != nil && ctx.Err() == nil {
+		if err := actors.EndHeld(ctx, rt.node, actors.TokenRevoked, tenant, holder); err != nil && ctx.Err() == nil {
 			rt.log.Warn("not all that revoked principals hold has ended in the store", "error", err)
 		}
 	}
@@ -194,35 +222,21 @@ func (rt *operations) endStored(ctx context.Context, r *revocation.Revocation) e
 	var errs []error
 	tenants := rt.tenantsOf(r)
 	for _, tenant := range tenants {
-		found, err := rt.cluster.SessionsOf(ctx, tenant)
+		_, err := rt.process.EndSessionsOf(ctx, tenant)
 		errs = append(errs, err)
-		for _, s := range found {
-			if err := rt.process.EndSession(ctx, &s); !errors.Is(err, store.ErrNotFound) {
-				errs = append(errs, err)
-			}
-		}
 	}
-	for from, more := uint64(0), true; more; more = from != 0 {
-		all, next, err := rt.tasks.All(ctx, from, operator.Looks)
-		errs, from = append(errs, err), next
-		for _, t := range all {
-			if t.Record.State == task.Ended {
-				continue
-			}
-			theirs := slices.Contains(tenants, t.Key.Tenant)
-			if !theirs && (r.Client != "" || r.Issuer == "") { // this process may know no issuer, or not the one of then
-				maker, err := rt.tasks.Maker(ctx, t.Key)
-				p := principalOf(maker)
-				errs, theirs = append(errs, err), revocation.Match{*r}.Is(p.Issuer, p.Subject, p.Client)
-			}
-			if !theirs {
-				continue
-			}
-			if _, err := rt.tasks.Cancel(ctx, t.Key); !errors.Is(err, worker.ErrUnknown) && !errors.Is(err, task.ErrEnded) {
-				errs = append(errs, err)
-			}
+	_, err := rt.process.EndTasks(ctx, func(t *worker.Snapshot) (bool, error) {
+		if slices.Contains(tenants, t.Key.Tenant) {
+			return true, nil
 		}
-	}
+		if r.Client == "" && r.Issuer != "" {
+			return false, nil
+		}
+		maker, err := rt.tasks.Maker(ctx, t.Key) // this process may know no issuer, or not the one of then
+		p := principalOf(maker)
+		return revocation.Match{*r}.Is(p.Issuer, p.Subject, p.Client), err
+	})
+	errs = append(errs, err)
 	return errors.Join(errs...)
 }
 

@@ -71,6 +71,8 @@ type Runtime struct {
 	closing  sync.Once
 	fault    error
 
+	closeAdmin func() // nil until New has succeeded
+
 	endpoints  endpoints
 	drainer    drainer
 	table      mountTable
@@ -153,6 +155,7 @@ func New(o Options) (*Runtime, error) {
 	if o.Middleware != nil {
 		rt.root = rt.table.withEndLog(o.Middleware(rt.root))
 	}
+	rt.closeAdmin = rt.operations.openAdmin()
 	rt.ready.Store(true)
 	return rt, nil
 }
@@ -231,6 +234,9 @@ func (rt *Runtime) Close(ctx context.Context) error {
 			rt.bearer.Close()
 		}
 		errs = append(errs, rt.cluster.Close(ctx))
+		if rt.closeAdmin != nil { // the last: troupe drain --wait sees that it is gone
+			rt.closeAdmin()
+		}
 		rt.fault = errors.Join(errs...)
 	})
 	return rt.fault

@@ -87,6 +87,7 @@ func (rt *Runtime) Serve(ctx context.Context) error {
 
 // ServeOn is Serve on the caller's listener, which it closes.
 func (rt *Runtime) ServeOn(ctx context.Context, ln net.Listener) error {
+	rt.drainer.serves.Store(true)
 	after := context.WithoutCancel(ctx)
 	shut, err := func() {}, rt.table.checkMounts()
 	if err == nil {
@@ -96,7 +97,6 @@ func (rt *Runtime) ServeOn(ctx context.Context, ln net.Listener) error {
 		return errors.Join(err, ln.Close(), rt.Close(after))
 	}
 	defer shut()
-	defer rt.operations.openAdmin()()
 	hs := &http.Server{Handler: http.HandlerFunc(rt.endpoints.serveAll), ReadHeaderTimeout: rt.opts.HTTP.HeaderTimeout, MaxHeaderBytes: rt.opts.HTTP.MaxHeader,
 		ErrorLog: log.New(serverLog{rt}, "", 0)}
 	transport.Configure(hs)

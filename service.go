@@ -81,6 +81,8 @@ func (s *service) internalError(what string, err error) *mcp.Error {
 	switch {
 	case errors.Is(err, ErrSessionEnded):
 		level, shown = slog.LevelDebug, actors.SessionGone
+	case errors.Is(err, ErrCalledOff):
+		level, shown = slog.LevelDebug, refusal.CalledOff.MCP()
 	case errors.Is(err, ErrCancelled), errors.Is(err, ErrRequestEnded), errors.Is(err, ErrUnmounted):
 		level = slog.LevelDebug
 	case errors.Is(err, ErrClosing):
@@ -255,6 +257,9 @@ func (s *service) endObserving(ctx context.Context, call *Call, o *observed, cod
 	if err != nil {
 		err = protocol.ErrorFor(err, call.revision())
 		code, message = err.Code, err.Message
+	}
+	if ctx.Err() != nil && errors.Is(context.Cause(ctx), ErrCalledOff) { // whatever the handler has returned since
+		code, message = refusal.CalledOff.Code, refusal.CalledOff.Text
 	}
 	if call.dropped.Load() {
 		_ = call.tellMissed(ctx) // it fails when nobody waits for the response either

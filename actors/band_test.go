@@ -60,6 +60,8 @@ func (h *heardNews) Task(t *TaskChange) {
 	h.tasks = append(h.tasks, *t)
 }
 
+func (h *heardNews) EndHere(context.Context, *OperatorEnd) error { return nil }
+
 func (h *heardNews) Missed() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -274,6 +274,7 @@ const (
 	BecameStream  = "troupe.stream"         // its response is a stream
 	InputRequired = "troupe.input_required" // its client was asked, by the response to its request
 	SentAgain     = "troupe.sent_again"     // the client has sent its request again, with answers
+	CalledOff     = "troupe.called_off"     // an operator has ended it
 )
 
 // Watch has w learn what happens to the call from now on.

@@ -44,6 +44,10 @@ func largest() map[string]short {
 	begin := packet((&relay.Begin{ID: id, Size: 1 << 29, Head: make([]byte, relay.MaxHead), Data: part}).Append(nil))
 	alive := packet(make([]byte, relay.MaxUpload+64))
 	changed := sessionLetter{Session: session, Rev: 1 << 60, Old: stream.ID, Expired: true, Forget: true}
+	end := &OperatorEnd{Calls: session}
+	for range mostTenants {
+		end.Tenants = append(end.Tenants, session.Tenant)
+	}
 	return map[string]short{
 		letterUsage:          usage,
 		letterSessionChanged: changed,
@@ -57,6 +61,7 @@ func largest() map[string]short {
 		letterUpdated:        updatedLetter{session.Server, angles(mostURI), true},
 		letterLists:          lists,
 		letterTask:           &TaskChange{Tenant: session.Tenant, Server: session.Server, ID: angles(256), Session: session.ID, Method: angles(256), Params: params},
+		letterEnd:            end,
 		exchangeRetry:        begin,
 		exchangeMessage:      begin,
 		exchangeLetter:       begin,

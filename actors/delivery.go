@@ -45,7 +45,7 @@ type response struct {
 	unavailable bool             // the error is Unavailable
 	sessionGone bool             // the error is SessionGone
 	goesOn      bool             // the handler goes on after it: the result is input_required, and the client must send the request again, or names what the call has become
-	exited      bool             // the handler has ended the goroutine, which may be that of the connection
+	exited      bool             // the goroutine, which may be that of the connection, serves no other request: the handler has ended it, or goes on though an operator has ended its call
 	denied      *refusal.Refusal // the error is that, otherwise nil
 }
 
@@ -231,8 +231,11 @@ func (d *logged) answerRequest(a response) {
 		d.conn.Answer(200, a.data)
 		return
 	}
-	entry := stream.Entry{Kind: stream.Final, Meta: d.r.id, Data: append([]byte(nil), a.data...)}
-	_ = d.stream.Post(&pushEntries{entries: []stream.Entry{entry}, last: true})
+	final := &pushEntries{entries: []stream.Entry{{Kind: stream.Final, Meta: d.r.id, Data: append([]byte(nil), a.data...), Acked: d.r.onMark}}, last: true}
+	d.r.onMark = nil
+	if err := d.stream.Post(final); err != nil {
+		final.Refused(err)
+	}
 }
 
 func (d *logged) endDelivery(why ending, id []byte) {

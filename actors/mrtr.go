@@ -149,7 +149,7 @@ func (p *parkedCalls) retryCall(st *mrtr.State, x retriedRequest, sum mrtr.Diges
 	}
 	if h, ok := p.outcomes.Get(st.Park); ok {
 		switch {
-		case h.Round == st.Round && h.Digest == sum:
+		case h.Ended, h.Round == st.Round && h.Digest == sum:
 			return retrySettled, h.Rest
 		case st.Round <= h.Round:
 			return retryRefused, nil

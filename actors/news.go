@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"math/rand/v2"
@@ -25,6 +26,7 @@ const (
 	letterUpdated = "updated"
 	letterLists   = "lists"
 	letterTask    = "task"
+	letterEnd     = "operator.end"
 )
 
 // News is what is above the actors, as far as other nodes have something to tell it. Its methods
@@ -35,6 +37,9 @@ type News interface {
 	Lists(server string, changed []ListChange)
 	// Task says that another node has changed a task.
 	Task(t *TaskChange)
+	// EndHere ends on this node what an operator has ended on another one. Unlike the others it may
+	// wait for the store.
+	EndHere(ctx context.Context, e *OperatorEnd) error
 	// Missed says that some of that may have been lost. It is called at most once a second.
 	Missed()
 	// Repeat sends a session's client all that it may have missed: that each list has changed, and
@@ -421,6 +426,44 @@ func (f *nodeNews) receiveCancel(l *store.Letter) {
 	}
 }
 
+// OperatorEnd is what an operator ends on all nodes.
+type OperatorEnd struct {
+	// Tenants are those whose sessions, calls and listeners end.
+	Tenants []string `json:",omitempty"`
+	// Calls is the session whose calls end.
+	Calls SessionKey `json:",omitzero"`
+}
+
+func (*OperatorEnd) short() {}
+
+// mostTenants bounds the tenants in a letter.
+const mostTenants = 64
+
+// endWait bounds how long a node takes to end what an operator has ended on another one.
+const endWait = 5 * time.Second
+
+// receiveEnd ends what an operator has ended on another node, and answers when that is done.
+func (f *nodeNews) receiveEnd(l *store.Letter) {
+	var e OperatorEnd
+	if !f.node.fleet.readLetter(l, &e) {
+		return
+	}
+	if f.above == nil {
+		replyTo(l, tryAgain, nil)
+		return
+	}
+	e.Tenants = e.Tenants[:min(len(e.Tenants), mostTenants)]
+	f.node.fleet.runAside(l, func() {
+		ctx, cancel := context.WithTimeout(f.node.base, endWait)
+		defer cancel()
+		status := done
+		if f.above.EndHere(ctx, &e) != nil {
+			status = tryAgain
+		}
+		replyTo(l, status, nil)
+	})
+}
+
 // Types lists what nodes encode and decode as JSON: the records of sessions and streams, the states
 // of stateless calls, and the letters between nodes. A node of a fleet has their codecs compiled
 // before its first request.
@@ -430,6 +473,6 @@ func Types() []reflect.Type {
 		reflect.TypeFor[forwardHead](), reflect.TypeFor[refusal.Refusal](),
 		reflect.TypeFor[answerLetter](), reflect.TypeFor[streamLetter](), reflect.TypeFor[extentLetter](),
 		reflect.TypeFor[sessionLetter](), reflect.TypeFor[cancelLetter](), reflect.TypeFor[pushLetter](),
-		reflect.TypeFor[updatedLetter](), reflect.TypeFor[listsLetter](), reflect.TypeFor[usageLetter](), reflect.TypeFor[TaskChange](),
+		reflect.TypeFor[updatedLetter](), reflect.TypeFor[listsLetter](), reflect.TypeFor[usageLetter](), reflect.TypeFor[TaskChange](), reflect.TypeFor[OperatorEnd](),
 	}
 }

@@ -140,7 +140,7 @@ func receiveLetters(n *Node) {
 		letterLook: n.readers.receiveLook, letterAttach: n.readers.receiveLook, letterCredit: n.readers.receiveCredit, letterAlive: n.readers.receiveAlive,
 		letterFrame: n.readings.receiveFrame, letterAnswer: n.answers.receiveAnswer, letterPush: n.readers.receivePush, letterUsage: n.heart.usage.receiveUsage,
 		letterSessionChanged: n.nodeNews.receiveChanged, letterSessionEnded: n.nodeNews.receiveEnded, letterCancel: n.nodeNews.receiveCancel,
-		letterUpdated: n.nodeNews.receiveUpdated, letterLists: n.nodeNews.receiveLists, letterTask: n.nodeNews.receiveTask,
+		letterUpdated: n.nodeNews.receiveUpdated, letterLists: n.nodeNews.receiveLists, letterTask: n.nodeNews.receiveTask, letterEnd: n.nodeNews.receiveEnd,
 		exchangeRetry: n.relays.receiveForward, exchangeMessage: n.relays.receiveForward, exchangeLetter: n.relays.receiveForward, exchangePart: n.relays.receiveForwardPart,
 		exchangeFrame: n.relays.receiveExchangeFrame, exchangeAlive: n.relays.receiveExchangeAlive, exchangeGone: n.relays.receiveExchangeGone,
 	}

@@ -72,8 +72,12 @@ type requestActor struct {
 	size  int           // of the message, or the batch, that it came in
 	phase request.Phase
 
-	// onMark gets the outcome of storing the end mark of a cancelled call, and is nil otherwise.
+	// onMark gets the outcome of storing what ends a call that its client has cancelled, or an
+	// operator has ended, and is nil otherwise.
 	onMark func(error)
+	// ended is set once an operator has ended the call, which has its response then, though its
+	// handler may not have returned.
+	ended bool
 
 	// notified counts the messages that were emitted or passed over, those of earlier runs
 	// included: it is the number of the last one.
@@ -122,6 +126,11 @@ type (
 		acked func(error)
 	}
 	flushHeld struct{}
+	// visitRequest calls a function in the request's turn.
+	visitRequest struct {
+		kernel.Reply
+		visit func(*requestActor)
+	}
 	// retire ends the actor's service of one request. Its sender waits, because a goroutine
 	// that the handler left behind may be in the actor's turn.
 	retire struct{ kernel.Reply }
@@ -129,6 +138,7 @@ type (
 
 func (c *callResult) Refused(error)    { c.Done() }
 func (m *retire) Refused(error)        { m.Done() }
+func (m *visitRequest) Refused(error)  { m.Done() }
 func (c *cancelRequest) Refused(error) { c.acked(nil) }
 
 func (e *emitted) Refused(err error)    { e.entry.Drop(err) }
@@ -153,7 +163,7 @@ func (r *requestActor) Receive(m any) {
 	case *callResult:
 		lastingCall{r}.sendHeldProgress()
 		rest := m.data[m.idEnd:]
-		if r.call.Detached() != nil { // it has its response
+		if r.call.Detached() != nil || r.ended { // it has its response
 			m.Done()
 			return
 		}
@@ -165,6 +175,9 @@ func (r *requestActor) Receive(m any) {
 		m.Done()
 	case *tally:
 		m.countStateless(r)
+		m.Done()
+	case *visitRequest:
+		m.visit(r)
 		m.Done()
 	case *needInput:
 		parkedRequest{r}.parkForInput(m)

@@ -136,11 +136,10 @@ type (
 	// hastenCalls makes streams of the calls that began at begun or before and can go on in another
 	// process.
 	hastenCalls struct{ begun time.Time }
-	// runsFor asks whether a call of one of some principals runs.
-	runsFor struct {
+	// visitCalls calls a function for each call, in the session's turn.
+	visitCalls struct {
 		kernel.Reply
-		which func(principal any) bool
-		found bool
+		visit func(*requestActor)
 	}
 	// endIdle ends a bound session that has no calls.
 	endIdle struct{}
@@ -148,7 +147,7 @@ type (
 
 func (b *beginCall) Refused(err error) { b.err = err; b.Done() }
 func (m *beginStay) Refused(err error) { m.err = err; m.Done() }
-func (m *runsFor) Refused(error)       { m.Done() }
+func (m *visitCalls) Refused(error)    { m.Done() }
 func (c *cancelCall) Refused(error)    { c.acked(errNotHere) }
 func (e *endCall) Refused(error)       { e.Done() }
 
@@ -214,8 +213,8 @@ func (s *sessionActor) Receive(m any) {
 	case *tally:
 		s.calls.Each(m.countOfSession)
 		m.Done()
-	case *runsFor:
-		s.calls.Each(func(r *requestActor) { m.found = m.found || m.which(r.call.principal) })
+	case *visitCalls:
+		s.calls.Each(m.visit)
 		m.Done()
 	case hastenCalls:
 		s.calls.Each(func(r *requestActor) { lastingCall{r}.hastenCall(m.begun) })
@@ -316,13 +315,19 @@ func (s *sessionActor) unmountHere() {
 }
 
 // runsFor reports whether a call of one of some principals runs.
-func (s *sessionActor) runsFor(which func(principal any) bool) bool {
-	m := &runsFor{which: which}
+func (s *sessionActor) runsFor(which func(principal any) bool) (found bool) {
+	s.visitCalls(func(r *requestActor) { found = found || which(r.call.principal) })
+	return found
+}
+
+// visitCalls calls visit for each call of the session, in the session's turn. A session that has
+// stopped has none.
+func (s *sessionActor) visitCalls(visit func(*requestActor)) {
+	m := &visitCalls{visit: visit}
 	m.Init()
 	if s.Post(m) == nil {
 		m.Wait()
 	}
-	return m.found
 }
 
 // beginStay keeps the session in memory until endStay is called: while a GET is handled that may

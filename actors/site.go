@@ -59,6 +59,9 @@ var kinds = []string{KindNode: "node", KindSession: "session", KindRequest: "req
 // ErrClosing is the cause that ends handlers when the node stops.
 var ErrClosing = errors.New("the node is shutting down")
 
+// ErrCalledOff is the cause that ends handlers whose calls an operator has ended.
+var ErrCalledOff = errors.New("an operator has ended the call")
+
 // ErrRevoked is the cause that ends handlers whose principals may not come any more.
 var ErrRevoked = errors.New("the access of the caller was revoked")
 

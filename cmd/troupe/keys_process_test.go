@@ -52,42 +52,42 @@ func TestKeysOfARunningServer(t *testing.T) {
 	if got := status(""); got != http.StatusUnauthorized {
 		t.Errorf("without a key: %d", got)
 	}
-	ci := made(operator(t, dir, 0, "keys", "create", "--name", "CI", "--server", "/mcp", "--scope", "files:read", "--expires", "90d", "--json"))
+	ci := made(asOperator(t, dir, 0, "keys", "create", "--name", "CI", "--server", "/mcp", "--scope", "files:read", "--expires", "90d", "--json"))
 	if ci.Expires == nil || time.Until(*ci.Expires).Round(24*time.Hour) != 90*24*time.Hour {
 		t.Errorf("it ends at %v", ci.Expires)
 	}
-	other := made(operator(t, dir, 0, "keys", "create", "--name", "other", "--server", "elsewhere", "--json"))
+	other := made(asOperator(t, dir, 0, "keys", "create", "--name", "other", "--server", "elsewhere", "--json"))
 	if got := [2]int{status(ci.Secret), status(other.Secret)}; got != [2]int{200, 401} {
 		t.Errorf("with a key for this server, and another one: %d", got)
 	}
-	rotated := made(operator(t, dir, 0, "keys", "rotate", "CI", "--json"))
+	rotated := made(asOperator(t, dir, 0, "keys", "rotate", "CI", "--json"))
 	if rotated.ID != ci.ID || rotated.Secret == ci.Secret || status(rotated.Secret) != 200 {
 		t.Errorf("rotated: %+v", rotated.Key)
 	}
 	becomes(ci.Secret, http.StatusUnauthorized)
-	if out := operator(t, dir, 0, "keys", "ls"); !strings.Contains(out, ci.ID) || !strings.Contains(out, "89d") || strings.Contains(out, ci.Secret) {
+	if out := asOperator(t, dir, 0, "keys", "ls"); !strings.Contains(out, ci.ID) || !strings.Contains(out, "89d") || strings.Contains(out, ci.Secret) {
 		t.Errorf("ls:\n%s", out)
 	}
-	if out := operator(t, dir, 0, "keys", "revoke", ci.ID); out != "CI ("+ci.ID+") is revoked\n" {
+	if out := asOperator(t, dir, 0, "keys", "revoke", ci.ID); out != "CI ("+ci.ID+") is revoked\n" {
 		t.Errorf("revoke: %q", out)
 	}
 	becomes(rotated.Secret, http.StatusUnauthorized)
-	if out := operator(t, dir, 1, "keys", "revoke", "nobody"); !strings.Contains(out, "there is no such API key") {
+	if out := asOperator(t, dir, 1, "keys", "revoke", "nobody"); !strings.Contains(out, "there is no such API key") {
 		t.Errorf("revoke of nobody's key: %s", out)
 	}
-	if out := operator(t, dir, 1, "keys", "create", "--name", "other"); !strings.Contains(out, "there is an API key of this name") {
+	if out := asOperator(t, dir, 1, "keys", "create", "--name", "other"); !strings.Contains(out, "there is an API key of this name") {
 		t.Errorf("a second key of a name: %s", out)
 	}
-	operator(t, dir, 2, "keys", "create")
-	operator(t, dir, 2, "keys", "create", "--name", "x", "--expires", "90y")
-	operator(t, dir, 0, "drain", "--wait")
+	asOperator(t, dir, 2, "keys", "create")
+	asOperator(t, dir, 2, "keys", "create", "--name", "x", "--expires", "90y")
+	asOperator(t, dir, 0, "drain", "--wait")
 	var all []admin.Key
-	if err := json.Unmarshal([]byte(operator(t, dir, 0, "keys", "ls", "--json")), &all); err != nil || len(all) != 2 || all[0].Revoked == nil || all[0].Used == "" {
+	if err := json.Unmarshal([]byte(asOperator(t, dir, 0, "keys", "ls", "--json")), &all); err != nil || len(all) != 2 || all[0].Revoked == nil || all[0].Used == "" {
 		t.Errorf("without a server: %+v, %v", all, err)
 	}
-	if out := operator(t, dir, 0, "keys", "create", "--name", "later"); !strings.Contains(out, "It is shown this once") {
+	if out := asOperator(t, dir, 0, "keys", "create", "--name", "later"); !strings.Contains(out, "It is shown this once") {
 		t.Errorf("create without a server: %s", out)
 	}
-	operator(t, dir, 1, "keys", "revoke", "nobody")
-	operator(t, t.TempDir(), 1, "keys", "ls")
+	asOperator(t, dir, 1, "keys", "revoke", "nobody")
+	asOperator(t, t.TempDir(), 1, "keys", "ls")
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/internal/admin"
+	"github.com/troupe-run/troupe/operator"
 )
 
 // tasks runs troupe tasks with a data directory and fails the test unless it ends with a code; it returns what the command writes.
@@ -43,7 +44,7 @@ func command(t *testing.T, code int, args ...string) string {
 }
 
 // shown is troupe tasks show --json.
-func shown(t *testing.T, dir, id string, args ...string) (d admin.Detail) {
+func shown(t *testing.T, dir, id string, args ...string) (d operator.TaskDetail) {
 	t.Helper()
 	out := tasks(t, dir, 0, append([]string{"show", id, "--json"}, args...)...)
 	if err := json.Unmarshal([]byte(out), &d); err != nil {
@@ -74,9 +75,9 @@ func (p *process) job(t *testing.T, session string, steps, ms int) string {
 }
 
 // eventually asks until f is content with what a task is.
-func eventually(t *testing.T, dir, id, what string, f func(d admin.Detail) bool) admin.Detail {
+func eventually(t *testing.T, dir, id, what string, f func(d operator.TaskDetail) bool) operator.TaskDetail {
 	t.Helper()
-	var d admin.Detail
+	var d operator.TaskDetail
 	for range 100 {
 		if d = shown(t, dir, id); f(d) {
 			return d
@@ -97,7 +98,7 @@ func TestTasksOfARunningServer(t *testing.T) {
 		t.Fatalf("the socket: %v, %v", info, err)
 	}
 	short, long := p.job(t, session, 3, 10), p.job(t, session, 1000, 2_000) // it is cancelled long before its end, however slow the machine is
-	d := eventually(t, dir, short, "done", func(d admin.Detail) bool { return d.State == "done" })
+	d := eventually(t, dir, short, "done", func(d operator.TaskDetail) bool { return d.State == "done" })
 	if len(d.Steps) != 3 || d.Steps[1].Name != "step 2" || d.Steps[1].TookMS < 10 || d.Steps[1].Bytes == 0 || d.Steps[1].Attempt != 1 || d.Result != nil {
 		t.Errorf("the steps are %+v, the result %s", d.Steps, d.Result)
 	}
@@ -117,7 +118,7 @@ func TestTasksOfARunningServer(t *testing.T) {
 		t.Errorf("show:\n%s", out)
 	}
 
-	eventually(t, dir, long, "at its second step", func(d admin.Detail) bool { return len(d.Steps) > 0 })
+	eventually(t, dir, long, "at its second step", func(d operator.TaskDetail) bool { return len(d.Steps) > 0 })
 	p.signal(t, syscall.SIGKILL)
 	p.exit(t)
 	if _, err := os.Lstat(socket); err != nil {
@@ -129,7 +130,7 @@ func TestTasksOfARunningServer(t *testing.T) {
 
 	p = start(t, "--data", dir, "--node", "one")
 	p.echo(t, session)
-	d = eventually(t, dir, long, "in its second run", func(d admin.Detail) bool { return len(d.Runs) == 2 && d.Steps[len(d.Steps)-1].Attempt == 2 })
+	d = eventually(t, dir, long, "in its second run", func(d operator.TaskDetail) bool { return len(d.Runs) == 2 && d.Steps[len(d.Steps)-1].Attempt == 2 })
 	if d.Runs[0].How != "lost" || d.Runs[0].Ended.IsZero() || d.Runs[1].How != "" || d.Attempt != 2 || d.Steps[0].Attempt != 1 {
 		t.Errorf("after the kill: %+v", d)
 	}
@@ -186,12 +187,12 @@ func TestTasksUsage(t *testing.T) {
 func TestPrintedTasks(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_000_000, 0)
-	x := admin.Task{ID: "a", State: "running", Tool: "job", Principal: "eve\x1b[2J", Message: "one\ntwo " + strings.Repeat("x", 100), Created: now.Add(-90 * time.Minute), Expires: now.Add(100 * time.Hour)}
+	x := operator.Task{ID: "a", State: "running", Tool: "job", Principal: "eve\x1b[2J", Message: "one\ntwo " + strings.Repeat("x", 100), Created: now.Add(-90 * time.Minute), Expires: now.Add(100 * time.Hour)}
 	var out bytes.Buffer
-	if err := printList(&out, admin.Page{Tasks: []admin.Task{x}}, "open", now); err != nil {
+	if err := printList(&out, operator.TaskPage{Tasks: []operator.Task{x}}, "open", now); err != nil {
 		t.Fatal(err)
 	}
-	if err := printTask(&out, admin.Detail{Task: x, Steps: []admin.Step{{Name: "s\r\x07"}}, Result: []byte("\"\u202e\x1b\"")}, now); err != nil {
+	if err := printTask(&out, operator.TaskDetail{Task: x, Steps: []operator.Step{{Name: "s\r\x07"}}, Result: []byte("\"\u202e\x1b\"")}, now); err != nil {
 		t.Fatal(err)
 	}
 	for _, bad := range []string{"\x1b", "\r", "\x07", "one\n", "\u202e"} {

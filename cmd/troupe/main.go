@@ -32,7 +32,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.AddCommand(serveCommand(stderr), stdioCommand(os.Stdin, stdout, stderr), callCommand(stdout, stderr), toolsCommand(stdout, stderr), nodesCommand(stdout), sessionsCommand(stdout), keysCommand(stdout), revokeCommand(stdout), tasksCommand(stdout), drainCommand(stdout), benchCommand(stdout, stderr), versionCommand())
+	root.AddCommand(serveCommand(stderr), stdioCommand(os.Stdin, stdout, stderr), callCommand(stdout, stderr), toolsCommand(stdout, stderr), nodesCommand(stdout), sessionsCommand(stdout), keysCommand(stdout), revokeCommand(stdout), tasksCommand(stdout), callsCommand(stdout), drainCommand(stdout), benchCommand(stdout, stderr), versionCommand())
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)

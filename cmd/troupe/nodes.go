@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-run/troupe/internal/admin"
+	"github.com/troupe-run/troupe/operator"
 )
 
 // nodesCommand looks at the processes that share a store.
@@ -47,7 +48,7 @@ func nodesCommand(stdout io.Writer) *cobra.Command {
 	return cmd
 }
 
-func printNodes(w io.Writer, all []admin.Node) error {
+func printNodes(w io.Writer, all []operator.Node) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "NODE\tBOOT\tHEARD\tLEASE\tLEFT\tSTATE\tCALLS\tSTREAMS\tSESSIONS\tRELEASE\tSERVERS")
 	for _, n := range all {
@@ -68,7 +69,7 @@ func printNodes(w io.Writer, all []admin.Node) error {
 				state = "drains"
 			}
 		}
-		if n.Lease == admin.LeaseGone || n.Load == nil {
+		if n.Lease == operator.LeaseGone || n.Load == nil {
 			state = "-"
 		}
 		servers := ""
@@ -105,10 +106,10 @@ func drainCommand(stdout io.Writer) *cobra.Command {
 			return askServer(data, func(c *admin.Client) error {
 				ctx := context.WithoutCancel(cmd.Context())
 				d, err := c.Drain(ctx)
-				if wait && errors.Is(err, admin.ErrDraining) {
+				if wait && errors.Is(err, operator.ErrDraining) {
 					d, err = c.Draining(ctx)
 				}
-				if errors.Is(err, admin.ErrDraining) {
+				if errors.Is(err, operator.ErrDraining) {
 					return fmt.Errorf("%w: troupe drain --wait shows how far it is", err)
 				}
 				if err != nil {
@@ -116,7 +117,7 @@ func drainCommand(stdout io.Writer) *cobra.Command {
 				}
 				print := printDraining
 				if asJSON {
-					print = func(w io.Writer, d admin.Draining) error { return printJSON(w, d) }
+					print = func(w io.Writer, d operator.Draining) error { return printJSON(w, d) }
 				}
 				if err := print(stdout, d); err != nil || !wait {
 					return err
@@ -136,7 +137,7 @@ func drainCommand(stdout io.Writer) *cobra.Command {
 const drainLook = 200 * time.Millisecond
 
 // waitDrained prints what a process still has to do, each time that this changes, until the process has ended.
-func waitDrained(ctx context.Context, w io.Writer, c *admin.Client, last admin.Draining, print func(io.Writer, admin.Draining) error) error {
+func waitDrained(ctx context.Context, w io.Writer, c *admin.Client, last operator.Draining, print func(io.Writer, operator.Draining) error) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -161,7 +162,7 @@ func waitDrained(ctx context.Context, w io.Writer, c *admin.Client, last admin.D
 	}
 }
 
-func printDraining(w io.Writer, d admin.Draining) error {
+func printDraining(w io.Writer, d operator.Draining) error {
 	_, err := fmt.Fprintf(w, "%s drains; calls in flight: %d, streams written here: %d, streams with a connection: %d\n", plainLine(d.Node, 40), d.Calls, d.Streams, d.Connections)
 	return err
 }

@@ -9,13 +9,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/troupe-run/troupe/internal/admin"
+	"github.com/troupe-run/troupe/operator"
 	"github.com/troupe-run/troupe/test/kit"
 	"github.com/troupe-run/troupe/test/kit/when"
 )
 
-// operator runs a command with a data directory and fails the test unless it ends with a code; it returns what the command writes.
-func operator(t *testing.T, dir string, code int, args ...string) string {
+// asOperator runs a command with a data directory and fails the test unless it ends with a code; it returns what the command writes.
+func asOperator(t *testing.T, dir string, code int, args ...string) string {
 	t.Helper()
 	return command(t, code, append(args, "--data", dir)...)
 }
@@ -47,10 +47,10 @@ func TestOperatorsOfAFleet(t *testing.T) {
 		t.Fatalf("the call's stream begins with %q, %v", line, err)
 	}
 
-	var nodes []admin.Node
+	var nodes []operator.Node
 	for end := time.Now().Add(hung); ; {
 		nodes = nil
-		if err := json.Unmarshal([]byte(operator(t, two, 0, "nodes", "--json")), &nodes); err != nil {
+		if err := json.Unmarshal([]byte(asOperator(t, two, 0, "nodes", "--json")), &nodes); err != nil {
 			t.Fatal(err)
 		}
 		if len(nodes) == 2 && nodes[0].Load != nil && nodes[0].Load.Calls == 1 && nodes[0].Load.Streams == 2 {
@@ -60,15 +60,15 @@ func TestOperatorsOfAFleet(t *testing.T) {
 			t.Fatalf("the nodes are %+v", nodes)
 		}
 	}
-	if n := nodes[0]; n.Name != "one" || n.Self || n.Lease != admin.LeaseHeld || n.HeardMS == nil || n.LeftMS == nil || *n.LeftMS <= 0 || n.Load.Draining || n.Load.Sessions != 1 {
+	if n := nodes[0]; n.Name != "one" || n.Self || n.Lease != operator.LeaseHeld || n.HeardMS == nil || n.LeftMS == nil || *n.LeftMS <= 0 || n.Load.Draining || n.Load.Sessions != 1 {
 		t.Errorf("the other node is %+v", n)
 	}
-	if out := operator(t, two, 0, "nodes"); !strings.Contains(out, "this one") || strings.Count(out, "held") != 2 {
+	if out := asOperator(t, two, 0, "nodes"); !strings.Contains(out, "this one") || strings.Count(out, "held") != 2 {
 		t.Errorf("nodes:\n%s", out)
 	}
 
-	var page admin.SessionPage
-	if err := json.Unmarshal([]byte(operator(t, two, 0, "sessions", "ls", "--json")), &page); err != nil || len(page.Sessions) != 1 {
+	var page operator.SessionPage
+	if err := json.Unmarshal([]byte(asOperator(t, two, 0, "sessions", "ls", "--json")), &page); err != nil || len(page.Sessions) != 1 {
 		t.Fatalf("the sessions are %+v, %v", page, err)
 	}
 	told := page.Sessions[0]
@@ -76,19 +76,19 @@ func TestOperatorsOfAFleet(t *testing.T) {
 		t.Errorf("the session is %+v", told)
 	}
 	for _, args := range [][]string{{"sessions", "ls"}, {"sessions", "show", told.ID}, {"sessions", "show", s.session}, {"sessions", "show", told.ID[1:], "--json"}} {
-		out := operator(t, two, 0, args...)
+		out := asOperator(t, two, 0, args...)
 		if strings.Contains(out, s.session[:26]) || !strings.Contains(out, told.ID) || !strings.Contains(out, "one") {
 			t.Errorf("%q:\n%s", args, out)
 		}
 	}
-	if out := operator(t, two, 0, "sessions", "show", told.ID); !strings.Contains(out, "tools/call") || !strings.Contains(out, "standalone") {
+	if out := asOperator(t, two, 0, "sessions", "show", told.ID); !strings.Contains(out, "tools/call") || !strings.Contains(out, "standalone") {
 		t.Errorf("sessions show:\n%s", out)
 	}
-	if out := operator(t, two, 1, "sessions", "end", "#000000000000"); !strings.Contains(out, "no such session") || !strings.Contains(out, "troupe sessions ls") {
+	if out := asOperator(t, two, 1, "sessions", "end", "#000000000000"); !strings.Contains(out, "no such session") || !strings.Contains(out, "troupe sessions ls") {
 		t.Errorf("end what there is not: %s", out)
 	}
 	began := time.Now()
-	if out := operator(t, two, 0, "sessions", "end", told.ID); out != told.ID+" has ended\n" {
+	if out := asOperator(t, two, 0, "sessions", "end", told.ID); out != told.ID+" has ended\n" {
 		t.Errorf("end: %s", out)
 	}
 	for what, stream := range map[string]*exchange{"standalone stream": x, "call's stream": call} {
@@ -104,7 +104,7 @@ func TestOperatorsOfAFleet(t *testing.T) {
 			t.Errorf("a request of the session: %d %s", status, body)
 		}
 	}
-	if out := operator(t, one, 0, "sessions", "ls"); out != "there are no sessions\n" {
+	if out := asOperator(t, one, 0, "sessions", "ls"); out != "there are no sessions\n" {
 		t.Errorf("sessions ls, then:\n%s", out)
 	}
 
@@ -116,23 +116,23 @@ func TestOperatorsOfAFleet(t *testing.T) {
 	if _, err := last.rd.ReadString('\n'); err != nil {
 		t.Fatal(err)
 	}
-	if out := operator(t, one, 0, "drain"); !strings.HasPrefix(out, "one drains; calls in flight: 1, ") {
+	if out := asOperator(t, one, 0, "drain"); !strings.HasPrefix(out, "one drains; calls in flight: 1, ") {
 		t.Errorf("drain: %s", out)
 	}
 	if status, _, _ := a.request(t, "GET", "/readyz", "", ""); status != http.StatusServiceUnavailable {
 		t.Errorf("/readyz of a process that drains: %d", status)
 	}
-	if out := operator(t, one, 1, "drain"); !strings.Contains(out, "the node is draining already") || !strings.Contains(out, "--wait") {
+	if out := asOperator(t, one, 1, "drain"); !strings.Contains(out, "the node is draining already") || !strings.Contains(out, "--wait") {
 		t.Errorf("drain again: %s", out)
 	}
-	operator(t, one, 0, "drain", "--wait")
+	asOperator(t, one, 0, "drain", "--wait")
 	if code := a.exit(t); code != 0 {
 		t.Errorf("it ends with %d:\n%s", code, a.stderr)
 	}
-	if out := operator(t, one, 1, "drain"); !strings.Contains(out, "no server answers on") {
+	if out := asOperator(t, one, 1, "drain"); !strings.Contains(out, "no server answers on") {
 		t.Errorf("drain what has ended: %s", out)
 	}
-	if out := operator(t, two, 0, "nodes"); strings.Contains(out, "\none ") {
+	if out := asOperator(t, two, 0, "nodes"); strings.Contains(out, "\none ") {
 		t.Errorf("nodes, then:\n%s", out)
 	}
 }
@@ -148,7 +148,13 @@ func TestOperatorUsage(t *testing.T) {
 	}{
 		{[]string{"sessions", "ls", "--limit", "0"}, 2, "limit is 0: want at least 1"},
 		{[]string{"sessions", "show"}, 2, "accepts 1 arg(s)"},
-		{[]string{"sessions", "end", "a", "b"}, 2, "accepts 1 arg(s)"},
+		{[]string{"sessions", "end", "a", "b"}, 2, "name one session"},
+		{[]string{"sessions", "end", "a", "--principal", "b"}, 2, "name one session"},
+		{[]string{"sessions", "end"}, 2, "name one session"},
+		{[]string{"calls", "ls", "--state", "x"}, 2, "want one of running"},
+		{[]string{"calls", "cancel"}, 2, "accepts 1 arg(s)"},
+		{[]string{"calls", "ls"}, 1, "no server answers on "},
+		{[]string{"calls", "--help"}, 0, "troupe calls cancel"},
 		{[]string{"nodes", "x"}, 2, "unknown command"},
 		{[]string{"drain", "x"}, 2, "unknown command"},
 		{[]string{"sessions", "ls"}, 1, "no server answers on "},

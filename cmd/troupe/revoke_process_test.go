@@ -30,14 +30,14 @@ func TestRevokeOfARunningServer(t *testing.T) {
 	}
 	key := func(name string) (k admin.NewKey) {
 		t.Helper()
-		if err := json.Unmarshal([]byte(operator(t, dir, 0, "keys", "create", "--name", name, "--json")), &k); err != nil {
+		if err := json.Unmarshal([]byte(asOperator(t, dir, 0, "keys", "create", "--name", name, "--json")), &k); err != nil {
 			t.Fatal(err)
 		}
 		return k
 	}
 	list := func() (all []admin.Revocation) {
 		t.Helper()
-		if err := json.Unmarshal([]byte(operator(t, dir, 0, "revoke", "ls", "--json")), &all); err != nil {
+		if err := json.Unmarshal([]byte(asOperator(t, dir, 0, "revoke", "ls", "--json")), &all); err != nil {
 			t.Fatal(err)
 		}
 		return all
@@ -46,53 +46,53 @@ func TestRevokeOfARunningServer(t *testing.T) {
 	if got := [2]int{status(ci.Secret), status(other.Secret)}; got != [2]int{200, 200} {
 		t.Fatalf("two keys: %d", got)
 	}
-	if out := operator(t, dir, 0, "revoke", "ls"); out != "nobody is revoked\n" {
+	if out := asOperator(t, dir, 0, "revoke", "ls"); out != "nobody is revoked\n" {
 		t.Errorf("ls: %q", out)
 	}
-	if out := operator(t, dir, 0, "revoke", "--key", "CI"); out != "the API key "+ci.ID+" is revoked\n" {
+	if out := asOperator(t, dir, 0, "revoke", "--key", "CI"); out != "the API key "+ci.ID+" is revoked\n" {
 		t.Errorf("revoke of a key: %q", out)
 	}
 	if got := [2]int{status(ci.Secret), status(other.Secret)}; got != [2]int{http.StatusUnauthorized, 200} {
 		t.Errorf("once one is revoked: %d", got)
 	}
-	if out := operator(t, dir, 0, "keys", "ls"); !strings.Contains(out, "revoked") {
+	if out := asOperator(t, dir, 0, "keys", "ls"); !strings.Contains(out, "revoked") {
 		t.Errorf("keys ls:\n%s", out)
 	}
-	if out := operator(t, dir, 0, "revoke", "--subject", "alice", "--issuer", "https://id.example.com", "--for", "7d"); !strings.HasPrefix(out, "subject alice is revoked: tokens issued before ") {
+	if out := asOperator(t, dir, 0, "revoke", "--subject", "alice", "--issuer", "https://id.example.com", "--for", "7d"); !strings.HasPrefix(out, "subject alice is revoked: tokens issued before ") {
 		t.Errorf("revoke of a subject: %q", out)
 	}
-	if out := operator(t, dir, 0, "revoke", "--client", "app", "--ban"); !strings.HasPrefix(out, "client app is revoked: all tokens are refused until it is removed (") {
+	if out := asOperator(t, dir, 0, "revoke", "--client", "app", "--ban"); !strings.HasPrefix(out, "client app is revoked: all tokens are refused until it is removed (") {
 		t.Errorf("a ban of a client: %q", out)
 	}
 	all := list()
 	if len(all) != 3 || all[0].Subject != ci.ID || all[1].Issuer != "https://id.example.com" || all[1].Expires.Sub(all[1].Created).Round(time.Hour) != 7*24*time.Hour || all[2].Client != "app" || all[2].Expires != nil {
 		t.Fatalf("ls: %+v", all)
 	}
-	if out := operator(t, dir, 0, "revoke", "ls"); !strings.Contains(out, "banned") || !strings.Contains(out, "alice") || strings.Count(out, "\n") != 4 {
+	if out := asOperator(t, dir, 0, "revoke", "ls"); !strings.Contains(out, "banned") || !strings.Contains(out, "alice") || strings.Count(out, "\n") != 4 {
 		t.Errorf("ls:\n%s", out)
 	}
-	if out := operator(t, dir, 0, "revoke", "rm", all[2].ID); out != "the revocation of client app is removed\n" || len(list()) != 2 {
+	if out := asOperator(t, dir, 0, "revoke", "rm", all[2].ID); out != "the revocation of client app is removed\n" || len(list()) != 2 {
 		t.Errorf("rm: %q", out)
 	}
 	for _, wrong := range [][]string{{"rm", all[2].ID}, {"rm", "a/b"}, {"--key", "nobody"}, {"--subject", "a\x01"}} {
-		if out := operator(t, dir, 1, append([]string{"revoke"}, wrong...)...); !strings.Contains(out, "there is no such") && !strings.Contains(out, "nobody is revoked") {
+		if out := asOperator(t, dir, 1, append([]string{"revoke"}, wrong...)...); !strings.Contains(out, "there is no such") && !strings.Contains(out, "nobody is revoked") {
 			t.Errorf("%q: %s", wrong, out)
 		}
 	}
 	for _, wrong := range [][]string{{}, {"--ban"}, {"--subject", "a", "--client", "b"}, {"--key", "other", "--ban"}, {"--key", "other", "--issuer", "x"}, {"--subject", "a", "--ban", "--for", "1h"}, {"--subject", "a", "--for", "1y"}, {"rm"}} {
-		operator(t, dir, 2, append([]string{"revoke"}, wrong...)...)
+		asOperator(t, dir, 2, append([]string{"revoke"}, wrong...)...)
 	}
-	operator(t, dir, 0, "drain", "--wait")
-	operator(t, dir, 0, "revoke", "--key", "other")
-	operator(t, dir, 0, "revoke", "--subject", "bob")
-	operator(t, dir, 1, "revoke", "--key", "nobody")
+	asOperator(t, dir, 0, "drain", "--wait")
+	asOperator(t, dir, 0, "revoke", "--key", "other")
+	asOperator(t, dir, 0, "revoke", "--subject", "bob")
+	asOperator(t, dir, 1, "revoke", "--key", "nobody")
 	if all = list(); len(all) != 4 {
 		t.Errorf("without a server: %+v", all)
 	}
-	operator(t, dir, 0, "revoke", "rm", all[3].ID)
+	asOperator(t, dir, 0, "revoke", "rm", all[3].ID)
 	p = start(t, "--data", dir, "--api-keys")
 	if got := status(other.Secret); got != http.StatusUnauthorized || len(list()) != 3 {
 		t.Errorf("the next server, with a key that was revoked meanwhile: %d", got)
 	}
-	operator(t, t.TempDir(), 1, "revoke", "--subject", "a")
+	asOperator(t, t.TempDir(), 1, "revoke", "--subject", "a")
 }

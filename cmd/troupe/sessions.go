@@ -2,14 +2,17 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/troupe-run/troupe/internal/admin"
+	"github.com/troupe-run/troupe/operator"
 )
 
 // sessionsCommand looks at the sessions in the store of a server that runs.
@@ -23,7 +26,8 @@ func sessionsCommand(stdout io.Writer) *cobra.Command {
 			"#836b91aa8177. Sessions over HTTP+SSE and stdio are their connections, and not in the store.",
 		Example: `  troupe sessions ls                     by the last change of what is stored
   troupe sessions show '#836b91aa8177'   its client, its streams and which process writes them
-  troupe sessions end '#836b91aa8177'    as its client may`,
+  troupe sessions end '#836b91aa8177'    as its client may
+  troupe sessions end --principal alice  all that alice has: sessions, calls and tasks`,
 	}
 	dataFlag(cmd, &data)
 	cmd.AddCommand(sessionsList(stdout, &data), sessionsShow(stdout, &data), sessionsEnd(stdout, &data))
@@ -36,8 +40,7 @@ func dataFlag(cmd *cobra.Command, data *string) {
 }
 
 func sessionsList(stdout io.Writer, data *string) *cobra.Command {
-	var limit int
-	var from uint64
+	var q operator.Query
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "ls",
@@ -46,14 +49,15 @@ func sessionsList(stdout io.Writer, data *string) *cobra.Command {
 			"last active, to within a quarter of the time for which an unused session is kept. STREAMS is how many event\n" +
 			"streams are stored, with the processes that write them or did so last.",
 		Example: `  troupe sessions ls
+  troupe sessions ls --principal alice --server /mcp
   troupe sessions ls --json | jq '.sessions[] | select(.allStreams > 10) | .id'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if limit < 1 {
-				return fmt.Errorf("limit is %d: want at least 1", limit)
+			if err := checkLimit(q); err != nil {
+				return err
 			}
 			return askServer(*data, func(c *admin.Client) error {
-				page, err := c.Sessions(cmd.Context(), limit, from)
+				page, err := c.Sessions(cmd.Context(), q)
 				switch {
 				case err != nil:
 					return err
@@ -65,8 +69,8 @@ func sessionsList(stdout io.Writer, data *string) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.IntVar(&limit, "limit", 100, "how many at most")
-	f.Uint64Var(&from, "after", 0, "go on behind the sessions that an earlier list ended with")
+	queryFlags(f, &q)
+	f.Uint64Var(&q.From, "after", 0, "go on behind the sessions that an earlier list ended with")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	f.SortFlags = false
 	return cmd
@@ -100,16 +104,34 @@ func sessionsShow(stdout io.Writer, data *string) *cobra.Command {
 }
 
 func sessionsEnd(stdout io.Writer, data *string) *cobra.Command {
-	return &cobra.Command{
-		Use:   "end ID",
-		Short: "End a session, as its client may",
-		Long: "Ends a session as DELETE does: its calls and streams end on every process, and its id is unknown from then on.\n" +
-			"Its client has to begin another one.",
-		Example: `  troupe sessions end '#836b91aa8177'`,
-		Args:    cobra.ExactArgs(1),
+	var principal string
+	cmd := &cobra.Command{
+		Use:   "end ID | --principal NAME",
+		Short: "End a session, or all that a principal has",
+		Long: "Ends a session: its calls and streams end on every process, and its id is unknown from then on. Its client has to\n" +
+			"begin another one. With --principal everything ends that a principal has: its sessions, its calls without a\n" +
+			"session, what it listens to, and its tasks. Each call has one answer, that an operator has ended it. Who must\n" +
+			"not come again is for troupe revoke.",
+		Example: `  troupe sessions end '#836b91aa8177'
+  troupe sessions end --principal alice
+  troupe sessions end --principal 'alice of https://login.example.com'`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if (len(args) == 1) == (principal != "") || len(args) > 1 {
+				return errors.New("name one session, or a principal with --principal")
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := context.WithoutCancel(cmd.Context())
 			return askServer(*data, func(c *admin.Client) error {
-				s, err := c.EndSession(context.WithoutCancel(cmd.Context()), args[0])
+				if principal != "" {
+					ended, err := c.EndPrincipal(ctx, principal)
+					if err == nil {
+						_, err = fmt.Fprintf(stdout, "ended of %s: %d sessions, %d calls on this node, %d tasks\n", plainLine(principal, 1000), ended.Sessions, ended.Calls, ended.Tasks)
+					}
+					return err
+				}
+				s, err := c.EndSession(ctx, args[0])
 				if err == nil {
 					_, err = fmt.Fprintf(stdout, "%s has ended\n", s.ID)
 				}
@@ -117,9 +139,29 @@ func sessionsEnd(stdout io.Writer, data *string) *cobra.Command {
 			})
 		},
 	}
+	cmd.Flags().StringVar(&principal, "principal", "", "whose everything is to end: "+principalNames)
+	return cmd
 }
 
-func printSessions(w io.Writer, page admin.SessionPage, now time.Time) error {
+// principalNames says how a principal is named.
+const principalNames = "its subject, 'SUBJECT of ISSUER', the tenant that lists show, or anon for all without authentication"
+
+// queryFlags are the flags of a list that say whose and how many it has.
+func queryFlags(f *pflag.FlagSet, q *operator.Query) {
+	f.StringVar(&q.Principal, "principal", "", "whose: "+principalNames)
+	f.StringVar(&q.Server, "server", "", "of which server: its path, or its id")
+	f.IntVar(&q.Limit, "limit", 100, "how many at most")
+}
+
+// checkLimit refuses a limit that is none.
+func checkLimit(q operator.Query) error {
+	if q.Limit < 1 {
+		return fmt.Errorf("limit is %d: want at least 1", q.Limit)
+	}
+	return nil
+}
+
+func printSessions(w io.Writer, page operator.SessionPage, now time.Time) error {
 	if len(page.Sessions) == 0 && page.Next == 0 {
 		_, err := fmt.Fprintln(w, "there are no sessions")
 		return err
@@ -137,7 +179,7 @@ func printSessions(w io.Writer, page admin.SessionPage, now time.Time) error {
 }
 
 // writerNodes names the nodes that write the streams of a session, each once.
-func writerNodes(s admin.Session) (names string) {
+func writerNodes(s operator.Session) (names string) {
 	seen := make(map[string]bool)
 	for _, st := range s.Streams {
 		if seen[st.Node] || st.Node == "" {
@@ -151,7 +193,7 @@ func writerNodes(s admin.Session) (names string) {
 	return names
 }
 
-func printSession(w io.Writer, s admin.Session, now time.Time) error {
+func printSession(w io.Writer, s operator.Session, now time.Time) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	line := func(name, format string, a ...any) { fmt.Fprintf(t, name+"\t"+format+"\n", a...) }
 	line("id", "%s", s.ID)

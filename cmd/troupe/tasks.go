@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-run/troupe/internal/admin"
+	"github.com/troupe-run/troupe/operator"
 )
 
 // tasksCommand looks at the tasks of a server that runs.
@@ -58,20 +59,22 @@ func askServer(data string, f func(c *admin.Client) error) error {
 		return &failure{fmt.Sprintf("the server with the data directory %s cannot be reached: %s", data, oneLine(err)), err}
 	case isPathError(err):
 		return &failure{fmt.Sprintf("the data directory %s cannot be used (%s): choose another with --data DIR", data, oneLine(err)), err}
-	case errors.Is(err, admin.ErrUnknown):
+	case errors.Is(err, operator.ErrNoTask):
 		return &failure{err.Error() + "; troupe tasks ls --state all lists all", err}
 	case errors.Is(err, admin.ErrNoKey):
 		return &failure{err.Error() + "; troupe keys ls lists all", err}
 	case errors.Is(err, admin.ErrNoRevocation):
 		return &failure{err.Error() + "; troupe revoke ls lists all", err}
-	case errors.Is(err, admin.ErrNoSession):
+	case errors.Is(err, operator.ErrNoSession):
 		return &failure{err.Error() + "; troupe sessions ls lists all", err}
+	case errors.Is(err, operator.ErrNoCall):
+		return &failure{err.Error() + "; troupe calls ls lists all", err}
 	}
 	return &failure{oneLine(err), err}
 }
 
 func tasksList(stdout io.Writer, data *string) *cobra.Command {
-	q := admin.Query{}
+	q := operator.Query{}
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "ls",
@@ -83,14 +86,14 @@ func tasksList(stdout io.Writer, data *string) *cobra.Command {
   troupe tasks ls --state all --json | jq '.tasks[].id'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !slices.Contains(admin.States, q.State) {
-				return fmt.Errorf("state is %q: want one of %s", q.State, strings.Join(admin.States, ", "))
+			if !slices.Contains(operator.TaskStates, q.State) {
+				return fmt.Errorf("state is %q: want one of %s", q.State, strings.Join(operator.TaskStates, ", "))
 			}
-			if q.Limit < 1 {
-				return fmt.Errorf("limit is %d: want at least 1", q.Limit)
+			if err := checkLimit(q); err != nil {
+				return err
 			}
 			return askServer(*data, func(c *admin.Client) error {
-				page, err := c.List(cmd.Context(), q)
+				page, err := c.Tasks(cmd.Context(), q)
 				switch {
 				case err != nil:
 					return err
@@ -102,8 +105,8 @@ func tasksList(stdout io.Writer, data *string) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&q.State, "state", "open", "which: "+strings.Join(admin.States, ", ")+"; open are queued, running and waiting")
-	f.IntVar(&q.Limit, "limit", 100, "how many at most")
+	f.StringVar(&q.State, "state", "open", "which: "+strings.Join(operator.TaskStates, ", ")+"; open are queued, running and waiting")
+	queryFlags(f, &q)
 	f.Uint64Var(&q.From, "after", 0, "go on behind the tasks that an earlier list ended with")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	f.SortFlags = false
@@ -123,7 +126,7 @@ func tasksShow(stdout io.Writer, data *string) *cobra.Command {
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return askServer(*data, func(c *admin.Client) error {
-				d, err := c.Show(cmd.Context(), args[0], result)
+				d, err := c.Task(cmd.Context(), args[0], result)
 				switch {
 				case err != nil:
 					return err
@@ -150,7 +153,7 @@ func tasksCancel(stdout io.Writer, data *string) *cobra.Command {
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return askServer(*data, func(c *admin.Client) error {
-				t, err := c.Cancel(context.WithoutCancel(cmd.Context()), args[0])
+				t, err := c.CancelTask(context.WithoutCancel(cmd.Context()), args[0])
 				if err == nil {
 					_, err = fmt.Fprintf(stdout, "%s is %s\n", t.ID, t.State)
 				}
@@ -166,7 +169,7 @@ func printJSON(w io.Writer, v any) error {
 	return e.Encode(v)
 }
 
-func printList(w io.Writer, page admin.Page, state string, now time.Time) error {
+func printList(w io.Writer, page operator.TaskPage, state string, now time.Time) error {
 	if len(page.Tasks) == 0 && page.Next == 0 {
 		hint := ""
 		if state != "all" {
@@ -187,7 +190,7 @@ func printList(w io.Writer, page admin.Page, state string, now time.Time) error 
 	return t.Flush()
 }
 
-func printTask(w io.Writer, d admin.Detail, now time.Time) error {
+func printTask(w io.Writer, d operator.TaskDetail, now time.Time) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	line := func(name, format string, a ...any) { fmt.Fprintf(t, name+"\t"+format+"\n", a...) }
 	line("id", "%s", d.ID)
@@ -241,7 +244,7 @@ func printTask(w io.Writer, d admin.Detail, now time.Time) error {
 }
 
 // principalName names the principal of a task as far as it is known.
-func principalName(t admin.Task) string {
+func principalName(t operator.Task) string {
 	switch {
 	case t.Principal != "":
 		return t.Principal

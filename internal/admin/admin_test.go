@@ -15,19 +15,23 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/internal/admin"
+	"github.com/troupe-run/troupe/operator"
 )
 
 // fake has tasks t0, t1 and so on, of which each third has ended.
 type fake struct{ n int }
 
-func (f fake) at(i int) admin.Task {
-	return admin.Task{ID: fmt.Sprintf("t%d", i), State: []string{"queued", "running", "done"}[i%3]}
+func (f fake) at(i int) operator.Task {
+	return operator.Task{ID: fmt.Sprintf("t%d", i), State: []string{"queued", "running", "done"}[i%3]}
 }
 
-func (f fake) List(_ context.Context, q admin.Query) (p admin.Page, err error) {
+func (f fake) Tasks(_ context.Context, q operator.Query) (p operator.TaskPage, err error) {
+	if q, err = q.Check(operator.TaskStates); err != nil {
+		return p, err
+	}
 	i := int(q.From)
 	for ; i < f.n && i < int(q.From)+50 && len(p.Tasks) < q.Limit; i++ {
-		if t := f.at(i); admin.Matches(t.State, q.State) {
+		if t := f.at(i); q.WantsTask(t.State) {
 			p.Tasks = append(p.Tasks, t)
 		}
 	}
@@ -37,51 +41,73 @@ func (f fake) List(_ context.Context, q admin.Query) (p admin.Page, err error) {
 	return p, nil
 }
 
-func (f fake) Show(_ context.Context, id string, result bool) (admin.Detail, error) {
+func (f fake) Task(_ context.Context, id string, result bool) (operator.TaskDetail, error) {
 	switch {
 	case id == "away":
-		return admin.Detail{}, errors.New("the store is away")
+		return operator.TaskDetail{}, errors.New("the store is away")
 	case id != "t1":
-		return admin.Detail{}, admin.ErrUnknown
+		return operator.TaskDetail{}, operator.ErrNoTask
 	}
-	d := admin.Detail{Task: f.at(1)}
+	d := operator.TaskDetail{Task: f.at(1)}
 	if result {
 		d.Result = json.RawMessage(`{"a":1}`)
 	}
 	return d, nil
 }
 
-func (f fake) Cancel(_ context.Context, id string) (admin.Task, error) {
+func (f fake) CancelTask(_ context.Context, id string) (operator.Task, error) {
 	if id == "t2" {
-		return admin.Task{}, fmt.Errorf("%w: it is done", admin.ErrEnded)
+		return operator.Task{}, fmt.Errorf("%w: it is done", operator.ErrTaskEnded)
 	}
-	d, err := f.Show(context.Background(), id, false)
+	d, err := f.Task(context.Background(), id, false)
 	return d.Task, err
 }
 
 // operated is what the fake has, for the socket.
 func operated(n int) admin.Operated {
-	return admin.Operated{Tasks: fake{n}, Sessions: fake{n}, Fleet: &fakeFleet{}, Keys: fake{n}, Revoked: fake{n}}
+	return admin.Operated{Operator: &fakeNode{fake: fake{n}}, Keys: fake{n}, Revoked: fake{n}}
 }
 
-func (f fake) Sessions(_ context.Context, limit int, from uint64) (p admin.SessionPage, err error) {
-	for i := int(from); i < f.n && len(p.Sessions) < limit; i++ {
-		p.Sessions = append(p.Sessions, admin.Session{ID: fmt.Sprintf("#%d", i)})
+func (f fake) Sessions(_ context.Context, q operator.Query) (p operator.SessionPage, err error) {
+	if q, err = q.Check(nil); err != nil {
+		return p, err
 	}
-	if next := int(from) + len(p.Sessions); next < f.n {
+	for i := int(q.From); i < f.n && len(p.Sessions) < q.Limit; i++ {
+		p.Sessions = append(p.Sessions, operator.Session{ID: fmt.Sprintf("#%d", i)})
+	}
+	if next := int(q.From) + len(p.Sessions); next < f.n {
 		p.Next = uint64(next)
 	}
 	return p, nil
 }
 
-func (f fake) Session(_ context.Context, id string) (admin.Session, error) {
-	if id != "#1" {
-		return admin.Session{}, admin.ErrNoSession
-	}
-	return admin.Session{ID: id}, nil
+// Calls tells what it was asked for.
+func (f fake) Calls(_ context.Context, q operator.Query) (operator.CallPage, error) {
+	return operator.CallPage{Calls: []operator.Call{{Principal: q.Principal, Server: q.Server, State: q.State, Attempt: q.Limit}}}, nil
 }
 
-func (f fake) EndSession(ctx context.Context, id string) (admin.Session, error) {
+func (f fake) CancelCall(_ context.Context, id string) (operator.Call, error) {
+	if id != "b-1-2" {
+		return operator.Call{}, operator.ErrNoCall
+	}
+	return operator.Call{ID: id}, nil
+}
+
+func (f fake) EndPrincipal(_ context.Context, principal string) (operator.Ended, error) {
+	if principal != "alice of https://a.example/b c" {
+		return operator.Ended{}, operator.ErrNoPrincipal
+	}
+	return operator.Ended{Calls: 1, Sessions: 2, Tasks: 3}, nil
+}
+
+func (f fake) Session(_ context.Context, id string) (operator.Session, error) {
+	if id != "#1" {
+		return operator.Session{}, operator.ErrNoSession
+	}
+	return operator.Session{ID: id}, nil
+}
+
+func (f fake) EndSession(ctx context.Context, id string) (operator.Session, error) {
 	return f.Session(ctx, id)
 }
 
@@ -182,23 +208,26 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// fakeFleet is a node that may be drained once.
-type fakeFleet struct{ drains bool }
-
-func (f *fakeFleet) Nodes(context.Context) ([]admin.Node, error) {
-	return []admin.Node{{Name: "a", LeftMS: new(int64(-7)), Lease: admin.LeaseLate}, {Name: "b", Load: &admin.Load{Calls: 3}}}, nil
+// fakeNode is a node that may be drained once.
+type fakeNode struct {
+	fake
+	drains bool
 }
 
-func (f *fakeFleet) Drain(ctx context.Context) (admin.Draining, error) {
+func (f *fakeNode) Nodes(context.Context) ([]operator.Node, error) {
+	return []operator.Node{{Name: "a", LeftMS: new(int64(-7)), Lease: operator.LeaseLate}, {Name: "b", Load: &operator.Load{Calls: 3}}}, nil
+}
+
+func (f *fakeNode) Drain(ctx context.Context) (operator.Draining, error) {
 	if f.drains {
-		return admin.Draining{}, admin.ErrDraining
+		return operator.Draining{}, operator.ErrDraining
 	}
 	f.drains = true
 	return f.Draining(ctx)
 }
 
-func (f *fakeFleet) Draining(context.Context) (admin.Draining, error) {
-	return admin.Draining{Node: "a", Draining: f.drains, Calls: 2}, nil
+func (f *fakeNode) Draining(context.Context) (operator.Draining, error) {
+	return operator.Draining{Node: "a", Draining: f.drains, Calls: 2}, nil
 }
 
 // TestSessionsAndNodes asks for sessions and nodes, and drains one.
@@ -206,20 +235,20 @@ func TestSessionsAndNodes(t *testing.T) {
 	t.Parallel()
 	c := served(t, dirOf(t))
 	ctx := t.Context()
-	if p, err := c.Sessions(ctx, 600, 0); err != nil || len(p.Sessions) != 600 || p.Next != 600 || p.Sessions[599].ID != "#599" {
+	if p, err := c.Sessions(ctx, operator.Query{Limit: 600}); err != nil || len(p.Sessions) != 600 || p.Next != 600 || p.Sessions[599].ID != "#599" {
 		t.Errorf("600 sessions: %d, next %d, %v", len(p.Sessions), p.Next, err)
 	}
-	if p, err := c.Sessions(ctx, 2000, 600); err != nil || len(p.Sessions) != 400 || p.Next != 0 {
+	if p, err := c.Sessions(ctx, operator.Query{Limit: 2000, From: 600}); err != nil || len(p.Sessions) != 400 || p.Next != 0 {
 		t.Errorf("the rest: %d, next %d, %v", len(p.Sessions), p.Next, err)
 	}
-	if _, err := c.Sessions(ctx, 0, 0); err == nil || !strings.Contains(err.Error(), "limit") {
-		t.Errorf("a limit of 0: %v", err)
+	if _, err := c.Sessions(ctx, operator.Query{Limit: -1}); !errors.Is(err, operator.ErrQuery) || !strings.Contains(err.Error(), "limit") {
+		t.Errorf("a bad limit: %v", err)
 	}
-	for name, f := range map[string]func(context.Context, string) (admin.Session, error){"show": c.Session, "end": c.EndSession} {
+	for name, f := range map[string]func(context.Context, string) (operator.Session, error){"show": c.Session, "end": c.EndSession} {
 		if s, err := f(ctx, "#1"); err != nil || s.ID != "#1" {
 			t.Errorf("%s: %+v, %v", name, s, err)
 		}
-		if _, err := f(ctx, "#2"); !errors.Is(err, admin.ErrNoSession) {
+		if _, err := f(ctx, "#2"); !errors.Is(err, operator.ErrNoSession) {
 			t.Errorf("%s of an unknown session: %v", name, err)
 		}
 	}
@@ -232,8 +261,33 @@ func TestSessionsAndNodes(t *testing.T) {
 	if d, err := c.Drain(ctx); err != nil || !d.Draining || d.Calls != 2 {
 		t.Errorf("the drain: %+v, %v", d, err)
 	}
-	if _, err := c.Drain(ctx); !errors.Is(err, admin.ErrDraining) {
+	if _, err := c.Drain(ctx); !errors.Is(err, operator.ErrDraining) {
 		t.Errorf("the second drain: %v", err)
+	}
+}
+
+// TestCallsAndPrincipals lists calls, ends one, and ends all that a principal has.
+func TestCallsAndPrincipals(t *testing.T) {
+	t.Parallel()
+	c := served(t, dirOf(t))
+	ctx := t.Context()
+	want := operator.Call{Principal: "alice of https://a.example", Server: "/mcp", State: "waiting", Attempt: 7}
+	if p, err := c.Calls(ctx, operator.Query{Principal: want.Principal, Server: want.Server, State: want.State, Limit: want.Attempt}); err != nil || len(p.Calls) != 1 || p.Calls[0] != want {
+		t.Errorf("calls: %+v, %v", p, err)
+	}
+	if x, err := c.CancelCall(ctx, "b-1-2"); err != nil || x.ID != "b-1-2" {
+		t.Errorf("cancel: %+v, %v", x, err)
+	}
+	if _, err := c.CancelCall(ctx, "../x"); !errors.Is(err, operator.ErrNoCall) {
+		t.Errorf("cancel of an unknown call: %v", err)
+	}
+	if ended, err := c.EndPrincipal(ctx, "alice of https://a.example/b c"); err != nil || ended != (operator.Ended{Calls: 1, Sessions: 2, Tasks: 3}) {
+		t.Errorf("ended: %+v, %v", ended, err)
+	}
+	for _, nobody := range []string{"", "bob"} {
+		if _, err := c.EndPrincipal(ctx, nobody); !errors.Is(err, operator.ErrNoPrincipal) {
+			t.Errorf("nobody: %v", err)
+		}
 	}
 }
 
@@ -274,15 +328,15 @@ func TestRequests(t *testing.T) {
 	c := served(t, dirOf(t))
 	ctx := t.Context()
 	for state, want := range map[string]int{"all": 1000, "open": 667, "done": 333, "running": 333, "lost": 0} {
-		p, err := c.List(ctx, admin.Query{State: state, Limit: 1000})
+		p, err := c.Tasks(ctx, operator.Query{State: state, Limit: 1000})
 		if err != nil || len(p.Tasks) != want || p.Next != 0 {
 			t.Errorf("%s: %d tasks, next %d, %v; want %d", state, len(p.Tasks), p.Next, err, want)
 		}
 	}
 	seen := make(map[string]bool)
-	q := admin.Query{State: "done", Limit: 100}
+	q := operator.Query{State: "done", Limit: 100}
 	for pages := 0; pages == 0 || q.From != 0; pages++ {
-		p, err := c.List(ctx, q)
+		p, err := c.Tasks(ctx, q)
 		if err != nil || pages > 4 {
 			t.Fatalf("page %d: %v", pages, err)
 		}
@@ -297,28 +351,28 @@ func TestRequests(t *testing.T) {
 	if len(seen) != 333 {
 		t.Errorf("pages have %d tasks, want 333", len(seen))
 	}
-	if _, err := c.List(ctx, admin.Query{State: "none", Limit: 1}); err == nil || !strings.Contains(err.Error(), "want one of") {
+	if _, err := c.Tasks(ctx, operator.Query{State: "none", Limit: 1}); err == nil || !strings.Contains(err.Error(), "want one of") {
 		t.Errorf("a state that there is not: %v", err)
 	}
-	if _, err := c.List(ctx, admin.Query{State: "all"}); err == nil || !strings.Contains(err.Error(), "limit") {
-		t.Errorf("a limit of 0: %v", err)
+	if _, err := c.Tasks(ctx, operator.Query{State: "all", Limit: -1}); !errors.Is(err, operator.ErrQuery) || !strings.Contains(err.Error(), "limit") {
+		t.Errorf("a bad limit: %v", err)
 	}
-	if d, err := c.Show(ctx, "t1", false); err != nil || d.ID != "t1" || d.Result != nil {
+	if d, err := c.Task(ctx, "t1", false); err != nil || d.ID != "t1" || d.Result != nil {
 		t.Errorf("show: %+v, %v", d, err)
 	}
-	if d, err := c.Show(ctx, "t1", true); err != nil || string(d.Result) != `{"a":1}` {
+	if d, err := c.Task(ctx, "t1", true); err != nil || string(d.Result) != `{"a":1}` {
 		t.Errorf("show with the result: %+v, %v", d, err)
 	}
-	if _, err := c.Show(ctx, "../x", false); !errors.Is(err, admin.ErrUnknown) {
+	if _, err := c.Task(ctx, "../x", false); !errors.Is(err, operator.ErrNoTask) {
 		t.Errorf("an unknown task: %v", err)
 	}
-	if _, err := c.Show(ctx, "away", false); err == nil || err.Error() != "the store is away" {
+	if _, err := c.Task(ctx, "away", false); err == nil || err.Error() != "the store is away" {
 		t.Errorf("without a store: %v", err)
 	}
-	if x, err := c.Cancel(ctx, "t1"); err != nil || x.ID != "t1" {
+	if x, err := c.CancelTask(ctx, "t1"); err != nil || x.ID != "t1" {
 		t.Errorf("cancel: %+v, %v", x, err)
 	}
-	if _, err := c.Cancel(ctx, "t2"); !errors.Is(err, admin.ErrEnded) || !strings.HasSuffix(err.Error(), "it is done") {
+	if _, err := c.CancelTask(ctx, "t2"); !errors.Is(err, operator.ErrTaskEnded) || !strings.HasSuffix(err.Error(), "it is done") {
 		t.Errorf("cancel a task that has ended: %v", err)
 	}
 }
@@ -330,7 +384,7 @@ func TestTheSocket(t *testing.T) {
 	file := filepath.Join(dir, admin.SocketName)
 	c := admin.NewClient(dir)
 	defer c.Close()
-	if _, err := c.Show(t.Context(), "t1", false); !errors.Is(err, admin.ErrNoServer) {
+	if _, err := c.Task(t.Context(), "t1", false); !errors.Is(err, admin.ErrNoServer) {
 		t.Errorf("without a socket: %v", err)
 	}
 	if err := os.WriteFile(file, []byte("mine"), 0o600); err != nil {
@@ -353,7 +407,7 @@ func TestTheSocket(t *testing.T) {
 	if err := dead.Close(); err != nil { // as a killed process leaves it
 		t.Fatal(err)
 	}
-	if _, err := c.Show(t.Context(), "t1", false); !errors.Is(err, admin.ErrNoServer) {
+	if _, err := c.Task(t.Context(), "t1", false); !errors.Is(err, admin.ErrNoServer) {
 		t.Errorf("a socket of a dead process: %v", err)
 	}
 	mine := served(t, dir)
@@ -363,7 +417,7 @@ func TestTheSocket(t *testing.T) {
 	if _, err := admin.Listen(dir, operated(0)); !errors.Is(err, admin.ErrInUse) {
 		t.Errorf("a second server: %v", err)
 	}
-	if _, err := mine.Show(t.Context(), "t1", false); err != nil {
+	if _, err := mine.Task(t.Context(), "t1", false); err != nil {
 		t.Errorf("the first one, then: %v", err)
 	}
 }
@@ -383,7 +437,7 @@ func TestCloseLeavesAnothersSocket(t *testing.T) {
 	if err := old.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Show(t.Context(), "t1", false); err != nil {
+	if _, err := c.Task(t.Context(), "t1", false); err != nil {
 		t.Errorf("the new one: %v", err)
 	}
 }
@@ -401,7 +455,7 @@ func TestALongPath(t *testing.T) {
 		}
 		return
 	}
-	if _, err := served(t, dir).Show(t.Context(), "t1", false); err != nil {
+	if _, err := served(t, dir).Task(t.Context(), "t1", false); err != nil {
 		t.Error(err)
 	}
 }

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/troupe-run/troupe/operator"
 )
 
 // ErrNoServer reports that no process serves the socket of the data directory.
@@ -23,8 +26,10 @@ var ErrNoServer = errors.New("no server answers")
 // maxAnswer bounds what a client reads: a result has at most 16 MiB.
 const maxAnswer = 64 << 20
 
-// Client asks the node that uses a data directory.
+// Client asks the node that uses a data directory: it is that node's operator, and more.
 type Client struct{ hc *http.Client }
+
+var _ operator.Operator = (*Client)(nil)
 
 // NewClient returns a client for the node that uses a data directory. Close it.
 func NewClient(dir string) *Client {
@@ -42,77 +47,121 @@ func NewClient(dir string) *Client {
 // Close ends the connection.
 func (c *Client) Close() { c.hc.CloseIdleConnections() }
 
-// List returns tasks from a cursor on, as many as q.Limit if there are so many.
-func (c *Client) List(ctx context.Context, q Query) (all Page, err error) {
-	all.Tasks = []Task{}
-	all.Next = q.From
-	for more := true; more; {
-		var page Page
-		v := url.Values{"state": {q.State}, "limit": {strconv.Itoa(min(q.Limit-len(all.Tasks), MaxPage))}, "from": {strconv.FormatUint(all.Next, 10)}}
-		if err := c.do(ctx, http.MethodGet, "/tasks?"+v.Encode(), &page); err != nil {
-			return Page{}, err
-		}
-		all.Tasks = append(all.Tasks, page.Tasks...)
-		all.Next = page.Next
-		more = page.Next != 0 && len(all.Tasks) < q.Limit
-	}
-	return all, nil
-}
-
-// Show returns a task, with its result if that is asked for.
-func (c *Client) Show(ctx context.Context, id string, result bool) (d Detail, err error) {
-	err = c.do(ctx, http.MethodGet, "/tasks/"+url.PathEscape(id)+"?result="+strconv.FormatBool(result), &d)
-	return d, err
-}
-
-// Cancel ends a task.
-func (c *Client) Cancel(ctx context.Context, id string) (t Task, err error) {
-	err = c.do(ctx, http.MethodPost, "/tasks/"+url.PathEscape(id)+"/cancel", &t)
-	return t, err
-}
-
-// Sessions returns sessions from a cursor on, at most limit.
-func (c *Client) Sessions(ctx context.Context, limit int, from uint64) (all SessionPage, err error) {
-	all.Sessions, all.Next = []Session{}, from
-	for more := true; more; {
-		var page SessionPage
-		v := url.Values{"limit": {strconv.Itoa(min(limit-len(all.Sessions), MaxPage))}, "from": {strconv.FormatUint(all.Next, 10)}}
-		if err := c.do(ctx, http.MethodGet, "/sessions?"+v.Encode(), &page); err != nil {
-			return SessionPage{}, err
-		}
+// Sessions implements [operator.Operator]. Unlike that of a node it goes on until it has as many as
+// Query.Limit, if there are so many, and so do Tasks and Calls.
+func (c *Client) Sessions(ctx context.Context, q operator.Query) (all operator.SessionPage, err error) {
+	all.Sessions = []operator.Session{}
+	all.Next, err = c.list(q, func(q url.Values) (n int, next uint64, err error) {
+		var page operator.SessionPage
+		err = c.do(ctx, http.MethodGet, "/sessions?"+q.Encode(), &page)
 		all.Sessions = append(all.Sessions, page.Sessions...)
-		all.Next = page.Next
-		more = page.Next != 0 && len(all.Sessions) < limit
-	}
-	return all, nil
+		return len(page.Sessions), page.Next, err
+	})
+	return all, err
 }
 
-// Session returns a session, by its id or the tag of it.
-func (c *Client) Session(ctx context.Context, id string) (s Session, err error) {
+// Session implements [operator.Operator].
+func (c *Client) Session(ctx context.Context, id string) (s operator.Session, err error) {
 	err = c.do(ctx, http.MethodGet, "/sessions/"+url.PathEscape(id), &s)
 	return s, err
 }
 
-// EndSession ends a session.
-func (c *Client) EndSession(ctx context.Context, id string) (s Session, err error) {
+// EndSession implements [operator.Operator].
+func (c *Client) EndSession(ctx context.Context, id string) (s operator.Session, err error) {
 	err = c.do(ctx, http.MethodPost, "/sessions/"+url.PathEscape(id)+"/end", &s)
 	return s, err
 }
 
-// Nodes lists the nodes.
-func (c *Client) Nodes(ctx context.Context) (all []Node, err error) {
+// EndPrincipal implements [operator.Operator].
+func (c *Client) EndPrincipal(ctx context.Context, principal string) (ended operator.Ended, err error) {
+	if principal == "" {
+		return ended, operator.ErrNoPrincipal
+	}
+	err = c.do(ctx, http.MethodPost, "/principals/"+url.PathEscape(principal)+"/end", &ended)
+	return ended, err
+}
+
+// Calls implements [operator.Operator].
+func (c *Client) Calls(ctx context.Context, q operator.Query) (page operator.CallPage, err error) {
+	q.Limit = min(q.Limit, operator.MaxPage)
+	err = c.do(ctx, http.MethodGet, "/calls?"+values(q).Encode(), &page)
+	return page, err
+}
+
+// CancelCall implements [operator.Operator].
+func (c *Client) CancelCall(ctx context.Context, id string) (call operator.Call, err error) {
+	err = c.do(ctx, http.MethodPost, "/calls/"+url.PathEscape(id)+"/cancel", &call)
+	return call, err
+}
+
+// Tasks implements [operator.Operator].
+func (c *Client) Tasks(ctx context.Context, q operator.Query) (all operator.TaskPage, err error) {
+	all.Tasks = []operator.Task{}
+	all.Next, err = c.list(q, func(q url.Values) (n int, next uint64, err error) {
+		var page operator.TaskPage
+		err = c.do(ctx, http.MethodGet, "/tasks?"+q.Encode(), &page)
+		all.Tasks = append(all.Tasks, page.Tasks...)
+		return len(page.Tasks), page.Next, err
+	})
+	return all, err
+}
+
+// Task implements [operator.Operator].
+func (c *Client) Task(ctx context.Context, id string, result bool) (d operator.TaskDetail, err error) {
+	err = c.do(ctx, http.MethodGet, "/tasks/"+url.PathEscape(id)+"?result="+strconv.FormatBool(result), &d)
+	return d, err
+}
+
+// CancelTask implements [operator.Operator].
+func (c *Client) CancelTask(ctx context.Context, id string) (t operator.Task, err error) {
+	err = c.do(ctx, http.MethodPost, "/tasks/"+url.PathEscape(id)+"/cancel", &t)
+	return t, err
+}
+
+// list asks for pages until there are as many as q.Limit, or no more.
+func (c *Client) list(q operator.Query, page func(url.Values) (n int, next uint64, err error)) (next uint64, err error) {
+	want := cmp.Or(q.Limit, 100)
+	for {
+		q.Limit = min(want, operator.MaxPage)
+		n, next, err := page(values(q))
+		if want -= n; err != nil || next == 0 || want <= 0 {
+			return next, err
+		}
+		q.From = next
+	}
+}
+
+// values are a query in the address of a list.
+func values(q operator.Query) url.Values {
+	v := url.Values{}
+	for name, value := range map[string]string{"principal": q.Principal, "server": q.Server, "state": q.State} {
+		if value != "" {
+			v.Set(name, value)
+		}
+	}
+	if q.Limit != 0 {
+		v.Set("limit", strconv.Itoa(q.Limit))
+	}
+	if q.From != 0 {
+		v.Set("from", strconv.FormatUint(q.From, 10))
+	}
+	return v
+}
+
+// Nodes implements [operator.Operator].
+func (c *Client) Nodes(ctx context.Context) (all []operator.Node, err error) {
 	err = c.do(ctx, http.MethodGet, "/nodes", &all)
 	return all, err
 }
 
-// Drain begins to end the node.
-func (c *Client) Drain(ctx context.Context) (d Draining, err error) {
+// Drain implements [operator.Operator].
+func (c *Client) Drain(ctx context.Context) (d operator.Draining, err error) {
 	err = c.do(ctx, http.MethodPost, "/drain", &d)
 	return d, err
 }
 
-// Draining returns what the node still has to do.
-func (c *Client) Draining(ctx context.Context) (d Draining, err error) {
+// Draining implements [operator.Operator].
+func (c *Client) Draining(ctx context.Context) (d operator.Draining, err error) {
 	err = c.do(ctx, http.MethodGet, "/drain", &d)
 	return d, err
 }
@@ -197,9 +246,9 @@ func (c *Client) send(ctx context.Context, method, path string, body, into any) 
 	if json.Unmarshal(answer, &f) != nil || f.Error == "" {
 		return fmt.Errorf("the server answers %s", resp.Status)
 	}
-	for _, known := range []error{ErrUnknown, ErrEnded, ErrNoSession, ErrDraining, ErrNoKey, ErrKey, ErrNoRevocation, ErrRevocation} {
-		if more, ok := strings.CutPrefix(f.Error, known.Error()); ok {
-			return fmt.Errorf("%w%s", known, more)
+	for _, known := range statuses {
+		if more, ok := strings.CutPrefix(f.Error, known.err.Error()); ok {
+			return fmt.Errorf("%w%s", known.err, more)
 		}
 	}
 	return errors.New(f.Error)

@@ -11,9 +11,10 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"time"
+
+	"github.com/troupe-run/troupe/operator"
 )
 
 // ErrInUse reports that another process serves the socket.
@@ -29,9 +30,7 @@ type Server struct {
 
 // Operated is what an operator may look at and change.
 type Operated struct {
-	Tasks    Tasks
-	Sessions Sessions
-	Fleet    Fleet
+	Operator operator.Operator
 	Keys     Keys
 	Revoked  Revocations
 }
@@ -95,79 +94,82 @@ func (s *Server) Close() error {
 
 // handler answers the requests.
 func handler(o Operated) http.Handler {
-	mux, t := http.NewServeMux(), o.Tasks
-	handleFleet(mux, o.Fleet)
-	handleSessions(mux, o.Sessions)
+	mux := http.NewServeMux()
+	handleNodes(mux, o.Operator)
+	handleSessions(mux, o.Operator)
+	handleCalls(mux, o.Operator)
+	handleTasks(mux, o.Operator)
 	handleKeys(mux, o.Keys)
 	handleRevocations(mux, o.Revoked)
-	mux.HandleFunc("GET /tasks", func(w http.ResponseWriter, r *http.Request) {
-		q, err := query(r)
-		if err != nil {
-			tell(w, http.StatusBadRequest, fault{err.Error()})
-			return
-		}
-		page, err := t.List(r.Context(), q)
-		answer(w, page, err)
-	})
-	mux.HandleFunc("GET /tasks/{id}", func(w http.ResponseWriter, r *http.Request) {
-		d, err := t.Show(r.Context(), r.PathValue("id"), r.URL.Query().Get("result") == "true")
-		answer(w, d, err)
-	})
-	mux.HandleFunc("POST /tasks/{id}/cancel", func(w http.ResponseWriter, r *http.Request) {
-		task, err := t.Cancel(r.Context(), r.PathValue("id"))
-		answer(w, task, err)
-	})
 	return mux
 }
 
-func query(r *http.Request) (q Query, err error) {
-	v := r.URL.Query()
-	q.State = "open"
-	if s := v.Get("state"); s != "" {
-		q.State = s
-	}
-	if !slices.Contains(States, q.State) {
-		return q, fmt.Errorf("state is %q: want one of %q", q.State, States)
-	}
-	q.Limit, q.From, err = part(v)
-	return q, err
+// handleTasks answers the requests about tasks.
+func handleTasks(mux *http.ServeMux, o operator.Operator) {
+	handleList(mux, "GET /tasks", o.Tasks)
+	mux.HandleFunc("GET /tasks/{id}", func(w http.ResponseWriter, r *http.Request) {
+		d, err := o.Task(r.Context(), r.PathValue("id"), r.URL.Query().Get("result") == "true")
+		answer(w, d, err)
+	})
+	mux.HandleFunc("POST /tasks/{id}/cancel", func(w http.ResponseWriter, r *http.Request) {
+		task, err := o.CancelTask(r.Context(), r.PathValue("id"))
+		answer(w, task, err)
+	})
 }
 
-// part is which part of a list is asked for.
-func part(v url.Values) (limit int, from uint64, err error) {
-	limit = 100
-	if s := v.Get("limit"); s != "" {
-		if limit, err = strconv.Atoi(s); err != nil || limit < 1 || limit > MaxPage {
-			return 0, 0, fmt.Errorf("limit is %q: want a number from 1 to %d", s, MaxPage)
-		}
-	}
-	if s := v.Get("from"); s != "" {
-		if from, err = strconv.ParseUint(s, 10, 64); err != nil {
-			return 0, 0, fmt.Errorf("from is %q: want the next of a page", s)
-		}
-	}
-	return limit, from, nil
+// handleCalls answers the requests about calls.
+func handleCalls(mux *http.ServeMux, o operator.Operator) {
+	handleList(mux, "GET /calls", o.Calls)
+	mux.HandleFunc("POST /calls/{id}/cancel", func(w http.ResponseWriter, r *http.Request) {
+		call, err := o.CancelCall(r.Context(), r.PathValue("id"))
+		answer(w, call, err)
+	})
 }
 
-// handleSessions answers the requests about sessions.
-func handleSessions(mux *http.ServeMux, s Sessions) {
-	mux.HandleFunc("GET /sessions", func(w http.ResponseWriter, r *http.Request) {
-		limit, from, err := part(r.URL.Query())
+// handleSessions answers the requests about sessions, and about whoever has them.
+func handleSessions(mux *http.ServeMux, o operator.Operator) {
+	handleList(mux, "GET /sessions", o.Sessions)
+	mux.HandleFunc("GET /sessions/{id}", func(w http.ResponseWriter, r *http.Request) {
+		x, err := o.Session(r.Context(), r.PathValue("id"))
+		answer(w, x, err)
+	})
+	mux.HandleFunc("POST /sessions/{id}/end", func(w http.ResponseWriter, r *http.Request) {
+		x, err := o.EndSession(r.Context(), r.PathValue("id"))
+		answer(w, x, err)
+	})
+	mux.HandleFunc("POST /principals/{principal}/end", func(w http.ResponseWriter, r *http.Request) {
+		ended, err := o.EndPrincipal(r.Context(), r.PathValue("principal"))
+		answer(w, ended, err)
+	})
+}
+
+// handleList answers the requests for a list.
+func handleList[P any](mux *http.ServeMux, pattern string, list func(context.Context, operator.Query) (P, error)) {
+	mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		q, err := query(r.URL.Query())
 		if err != nil {
 			tell(w, http.StatusBadRequest, fault{err.Error()})
 			return
 		}
-		page, err := s.Sessions(r.Context(), limit, from)
+		page, err := list(r.Context(), q)
 		answer(w, page, err)
 	})
-	mux.HandleFunc("GET /sessions/{id}", func(w http.ResponseWriter, r *http.Request) {
-		x, err := s.Session(r.Context(), r.PathValue("id"))
-		answer(w, x, err)
-	})
-	mux.HandleFunc("POST /sessions/{id}/end", func(w http.ResponseWriter, r *http.Request) {
-		x, err := s.EndSession(r.Context(), r.PathValue("id"))
-		answer(w, x, err)
-	})
+}
+
+// query is which part of a list is asked for.
+func query(v url.Values) (q operator.Query, err error) {
+	q = operator.Query{Principal: v.Get("principal"), Server: v.Get("server"), State: v.Get("state")}
+	if s := v.Get("limit"); s != "" {
+		if q.Limit, err = strconv.Atoi(s); err != nil || q.Limit < 1 {
+			return q, fmt.Errorf("%w: limit is %q: want a number from 1 to %d", operator.ErrQuery, s, operator.MaxPage)
+		}
+	}
+	if s := v.Get("from"); s != "" {
+		if q.From, err = strconv.ParseUint(s, 10, 64); err != nil {
+			return q, fmt.Errorf("%w: from is %q: want the next of a page", operator.ErrQuery, s)
+		}
+	}
+	return q, nil
 }
 
 // handleKeys answers the requests about API keys.
@@ -224,18 +226,18 @@ func asked(w http.ResponseWriter, r *http.Request, into any) bool {
 	return true
 }
 
-// handleFleet answers the requests about nodes.
-func handleFleet(mux *http.ServeMux, f Fleet) {
+// handleNodes answers the requests about nodes.
+func handleNodes(mux *http.ServeMux, o operator.Operator) {
 	mux.HandleFunc("GET /nodes", func(w http.ResponseWriter, r *http.Request) {
-		all, err := f.Nodes(r.Context())
+		all, err := o.Nodes(r.Context())
 		answer(w, all, err)
 	})
 	mux.HandleFunc("GET /drain", func(w http.ResponseWriter, r *http.Request) {
-		d, err := f.Draining(r.Context())
+		d, err := o.Draining(r.Context())
 		answer(w, d, err)
 	})
 	mux.HandleFunc("POST /drain", func(w http.ResponseWriter, r *http.Request) {
-		d, err := f.Drain(r.Context())
+		d, err := o.Drain(r.Context())
 		answer(w, d, err)
 	})
 }
@@ -245,18 +247,30 @@ type fault struct {
 	Error string `json:"error"`
 }
 
+// statuses are those of the errors that are known by their texts.
+var statuses = []struct {
+	err    error
+	status int
+}{
+	{operator.ErrNoTask, http.StatusNotFound}, {operator.ErrNoSession, http.StatusNotFound}, {operator.ErrNoCall, http.StatusNotFound},
+	{operator.ErrNoPrincipal, http.StatusNotFound}, {ErrNoKey, http.StatusNotFound}, {ErrNoRevocation, http.StatusNotFound},
+	{operator.ErrTaskEnded, http.StatusConflict}, {operator.ErrDraining, http.StatusConflict}, {ErrKey, http.StatusConflict}, {ErrRevocation, http.StatusConflict},
+	{operator.ErrQuery, http.StatusBadRequest},
+}
+
 // answer sends a result, or the error in its place.
 func answer(w http.ResponseWriter, result any, err error) {
-	switch {
-	case err == nil:
+	if err == nil {
 		tell(w, http.StatusOK, result)
-	case errors.Is(err, ErrUnknown), errors.Is(err, ErrNoSession), errors.Is(err, ErrNoKey), errors.Is(err, ErrNoRevocation):
-		tell(w, http.StatusNotFound, fault{err.Error()})
-	case errors.Is(err, ErrEnded), errors.Is(err, ErrDraining), errors.Is(err, ErrKey), errors.Is(err, ErrRevocation):
-		tell(w, http.StatusConflict, fault{err.Error()})
-	default:
-		tell(w, http.StatusServiceUnavailable, fault{err.Error()})
+		return
 	}
+	for _, known := range statuses {
+		if errors.Is(err, known.err) {
+			tell(w, known.status, fault{err.Error()})
+			return
+		}
+	}
+	tell(w, http.StatusServiceUnavailable, fault{err.Error()})
 }
 
 func tell(w http.ResponseWriter, status int, body any) {

@@ -82,6 +82,9 @@ func (k *Kernel) Start(c *Actor, kind Kind, key string, b Behaviour) {
 	k.live[kind].Add(1)
 }
 
+// Key tells the actor from others of its kind: see [Kernel.Start].
+func (c *Actor) Key() string { return c.key }
+
 // Post sends m to the actor. An idle actor handles m on the calling goroutine before Post
 // returns; a busy one finds m in its mailbox. Post fails with [ErrStopped] when the actor
 // has stopped, and with [ErrOverloaded] when m is [Bulk] and the mailbox is full. After an

@@ -12,6 +12,7 @@ import (
 type Outcome struct {
 	Round  int
 	Digest Digest    // of the answers
+	Ended  bool      // it follows whatever is answered: the call was ended while it waited
 	Rest   []byte    // the response, from its id on
 	Until  time.Time // when it is dropped
 	Free   func()    // called when it is dropped, unless it is nil; it must not use the Outcomes

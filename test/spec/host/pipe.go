@@ -15,15 +15,15 @@ import (
 
 // Pipe is a server behind a pair of pipes, and its client.
 type Pipe struct {
-	t      *testing.T
-	rt     *troupe.Runtime
-	Server *troupe.Server
-	In     *io.PipeWriter // its standard input
-	Out    *io.PipeReader // its standard output
-	lines  *bufio.Scanner
-	Stop   context.CancelFunc // ends the context of ServePipe
-	ended  chan error
-	asked  sync.Map // methods of the requests of 2026-07-28, by their ids
+	t       *testing.T
+	Runtime *troupe.Runtime
+	Server  *troupe.Server
+	In      *io.PipeWriter // its standard input
+	Out     *io.PipeReader // its standard output
+	lines   *bufio.Scanner
+	Stop    context.CancelFunc // ends the context of ServePipe
+	ended   chan error
+	asked   sync.Map // methods of the requests of 2026-07-28, by their ids
 }
 
 // NewPipe starts a runtime that serves the test tools to the client. It ends with the test.
@@ -38,7 +38,7 @@ func newPipeOf(t *testing.T, o troupe.Options, so *troupe.ServerOptions) *Pipe {
 	stdin, in := io.Pipe()
 	out, stdout := io.Pipe()
 	ctx, stop := context.WithCancel(t.Context())
-	p := &Pipe{t: t, rt: rt, Server: troupe.NewServer(mcp.Implementation{Name: "test", Version: "1"}, so), In: in, Out: out,
+	p := &Pipe{t: t, Runtime: rt, Server: troupe.NewServer(mcp.Implementation{Name: "test", Version: "1"}, so), In: in, Out: out,
 		lines: bufio.NewScanner(out), Stop: stop, ended: make(chan error, 1)}
 	p.lines.Buffer(nil, 1<<20)
 	AddTestTools(p.Server)

@@ -1,43 +1,13 @@
-package admin
+package operator
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"slices"
 	"time"
 )
 
-// The errors about a task.
-var (
-	// ErrUnknown reports that there is no such task. It may have expired.
-	ErrUnknown = errors.New("there is no such task: it may have expired")
-	// ErrEnded reports that a task cannot be cancelled any more.
-	ErrEnded = errors.New("the task has ended")
-)
-
-// Tasks are those of a node.
-type Tasks interface {
-	// List returns tasks from a cursor on. It looks at a bounded number: a page may have fewer than q.Limit, and still a Next.
-	List(ctx context.Context, q Query) (Page, error)
-	// Show returns a task, with its result if that is asked for. ErrUnknown: there is none.
-	Show(ctx context.Context, id string, result bool) (Detail, error)
-	// Cancel ends a task. ErrUnknown, ErrEnded.
-	Cancel(ctx context.Context, id string) (Task, error)
-}
-
-// Query says which tasks to list.
-type Query struct {
-	State string // one of States
-	Limit int    // at most MaxPage
-	From  uint64 // Next of the page before; 0 for the first one
-}
-
-// MaxPage is how many tasks a page has at most.
-const MaxPage = 1000
-
-// Page is a part of a list.
-type Page struct {
+// TaskPage is a part of a list.
+type TaskPage struct {
 	Tasks []Task `json:"tasks"`
 	Next  uint64 `json:"next,omitempty"` // 0: there are no more
 }
@@ -59,8 +29,8 @@ type Task struct {
 	Expires   time.Time `json:"expires"`
 }
 
-// Detail is all that is told of a task.
-type Detail struct {
+// TaskDetail is all that is told of a task.
+type TaskDetail struct {
 	Task
 	Lost      int             `json:"lost"` // attempts in a row that were lost before they stored a step
 	Runs      []Run           `json:"runs"` // the newest, oldest first
@@ -99,19 +69,20 @@ type Question struct {
 	Params json.RawMessage `json:"params,omitempty"` // with the result
 }
 
-// States are what lists may be restricted to: states of tasks, and open for all that have not ended, ended and all.
-var States = []string{"open", "queued", "running", "waiting", "ended", "done", "tool-error", "failed", "cancelled", "lost", "all"}
+// TaskStates are what a list of tasks may be restricted to: states of tasks, and open for all that have
+// not ended, ended and all. "" is open.
+var TaskStates = []string{"open", "queued", "running", "waiting", "ended", "done", "tool-error", "failed", "cancelled", "lost", "all"}
 
-// Matches reports whether a task in a state belongs to a list of want, which is one of States.
-func Matches(state, want string) bool {
-	open := slices.Contains(States[1:4], state)
-	switch want {
+// WantsTask reports whether a task in a state belongs to the list that q asks for.
+func (q Query) WantsTask(state string) bool {
+	open := slices.Contains(TaskStates[1:4], state)
+	switch q.State {
 	case "all":
 		return true
-	case "open":
+	case "", "open":
 		return open
 	case "ended":
 		return !open
 	}
-	return state == want
+	return state == q.State
 }

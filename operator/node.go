@@ -1,23 +1,6 @@
-package admin
+package operator
 
-import (
-	"context"
-	"errors"
-	"time"
-)
-
-// ErrDraining reports that a node ends already.
-var ErrDraining = errors.New("the node is draining already")
-
-// Fleet is a node among those that share its store.
-type Fleet interface {
-	// Nodes lists the nodes, with this one.
-	Nodes(ctx context.Context) ([]Node, error)
-	// Drain begins to end this node in order, as SIGTERM does, and returns how far that is. ErrDraining: it ends already.
-	Drain(ctx context.Context) (Draining, error)
-	// Draining returns what this node still has to do.
-	Draining(ctx context.Context) (Draining, error)
-}
+import "time"
 
 // The states of a lease.
 const (

@@ -1,23 +1,6 @@
-package admin
+package operator
 
-import (
-	"context"
-	"errors"
-	"time"
-)
-
-// ErrNoSession reports that there is no such session.
-var ErrNoSession = errors.New("there is no such session: it may have ended or expired")
-
-// Sessions are those of the store, whichever node serves them. Sessions over HTTP+SSE and stdio are their connections, and not in the store.
-type Sessions interface {
-	// Sessions returns at most limit sessions from a cursor on, in the order in which their records were last written.
-	Sessions(ctx context.Context, limit int, from uint64) (SessionPage, error)
-	// Session returns a session. ErrNoSession: there is none.
-	Session(ctx context.Context, id string) (Session, error)
-	// EndSession ends a session as its client may. ErrNoSession.
-	EndSession(ctx context.Context, id string) (Session, error)
-}
+import "time"
 
 // SessionPage is a part of a list.
 type SessionPage struct {

@@ -1,37 +1,69 @@
-// Package operator is what an operator is told of a process and does to it through the socket of
-// package admin: its node and the others on the store, and the sessions and tasks of all principals.
+// Package operated is a process as its operator sees it and changes it: [Process] implements
+// [operator.Operator] for its node and the others on the store, and the calls, sessions and tasks of
+// all principals.
 //
 // The methods of its types may be called from any goroutine.
-package operator
+package operated
 
 import (
-	"context"
 	"log/slog"
 	"runtime/debug"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/cluster"
-	"github.com/troupe-run/troupe/internal/admin"
 	"github.com/troupe-run/troupe/internal/worker"
+	"github.com/troupe-run/troupe/operator"
 )
 
 // Process is the process that is looked at.
 type Process struct {
 	Store *cluster.Node
 	Node  *actors.Node
-	Tasks *worker.Pool
+	Pool  *worker.Pool // of tasks
 	Log   *slog.Logger
 	// Served returns the server of an id that is served here and its path, nil and "" if there is none.
 	Served func(id string) (svc *actors.Service, path string)
 	// Leaving reports whether the process drains. Dismiss has it drain, and reports whether nobody has before.
 	Leaving func() bool
 	Dismiss func() (first bool)
+	// Tenants are those of a principal as an operator names it: see operator.Query. Name is what an
+	// operator reads of the principal of a call, "" if it is anonymous.
+	Tenants func(principal string) []string
+	Name    func(principal any) string
 }
 
-// Operated is the process as package admin serves it, but for keys and revocations.
-func (p *Process) Operated() admin.Operated {
-	return admin.Operated{Tasks: tasks{p}, Sessions: sessions{p}, Fleet: fleet{p}}
+var _ operator.Operator = (*Process)(nil)
+
+// whose says which tenants a query is about.
+type whose struct {
+	anybody bool
+	tenants []string
+	name    string
+}
+
+func (p *Process) whose(principal string) whose {
+	if principal == "" {
+		return whose{anybody: true}
+	}
+	return whose{tenants: p.Tenants(principal), name: principal}
+}
+
+// includes reports whether a tenant is one of them, or what an operator reads of its principal is as
+// it was named.
+func (w whose) includes(tenant, name string) bool {
+	if w.anybody || slices.Contains(w.tenants, tenant) {
+		return true
+	}
+	subject, _, _ := strings.Cut(name, " of ")
+	return w.name != "" && (name == w.name || subject == w.name)
+}
+
+// isOf reports whether a server is that of a query, which names its path or its id.
+func (p *Process) isOf(server, wanted string) bool {
+	return wanted == "" || server == wanted || p.pathOf(server) == wanted
 }
 
 // pathOf returns the path of a server, or its id if it is not served here.
@@ -64,10 +96,4 @@ var release = sync.OnceValue(func() string {
 func (p *Process) Load() cluster.Load {
 	s := p.Node.Stats()
 	return cluster.Load{Draining: p.Leaving(), Calls: s.InFlight, Streams: s.Streams, Sessions: s.Sessions, Release: release()}
-}
-
-// EndSession ends a session in the store. store.ErrNotFound: it has ended.
-func (p *Process) EndSession(ctx context.Context, s *cluster.StoredSession) error {
-	svc, _ := p.Served(s.Server)
-	return p.Node.EndSession(ctx, svc, actors.SessionKey{Tenant: s.Tenant, Server: s.Server, ID: s.ID})
 }

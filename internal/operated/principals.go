@@ -1,0 +1,102 @@
+package operated
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/troupe-run/troupe/actors"
+	"github.com/troupe-run/troupe/internal/store"
+	"github.com/troupe-run/troupe/internal/task"
+	"github.com/troupe-run/troupe/internal/worker"
+	"github.com/troupe-run/troupe/operator"
+)
+
+// endedByOperator is why listeners end.
+const endedByOperator = "an operator has ended it"
+
+// EndPrincipal implements [operator.Operator].
+func (p *Process) EndPrincipal(ctx context.Context, principal string) (ended operator.Ended, err error) {
+	if principal == "" {
+		return ended, operator.ErrNoPrincipal
+	}
+	e := &actors.OperatorEnd{Tenants: p.tenantsOf(principal)}
+	p.Log.Info("an operator ends what a principal has", "principal", principal)
+	ended.Calls, err = p.endCallsHere(ctx, e) // first, so that each has a response that says so
+	errs := []error{err, actors.EndThere(ctx, p.Node, e)}
+	for _, tenant := range e.Tenants {
+		n, err := p.EndSessionsOf(ctx, tenant)
+		ended.Sessions += n
+		errs = append(errs, err)
+	}
+	errs = append(errs, p.endHeldHere(ctx, e)) // what is on its way, and not in the store
+	ended.Tasks, err = p.EndTasks(ctx, func(t *worker.Snapshot) (bool, error) { return slices.Contains(e.Tenants, t.Key.Tenant), nil })
+	return ended, errors.Join(append(errs, err)...)
+}
+
+// tenantsOf are the tenants of a principal, with those of calls in flight here: their issuers may be
+// known to nobody but the program's own authentication.
+func (p *Process) tenantsOf(principal string) []string {
+	theirs := p.whose(principal)
+	all := theirs.tenants
+	for _, c := range actors.Calls(p.Node, func(c *actors.CallInfo) bool { return theirs.includes(c.Session.Tenant, p.Name(c.Principal)) }) {
+		if !slices.Contains(all, c.Session.Tenant) {
+			all = append(all, c.Session.Tenant)
+		}
+	}
+	return all
+}
+
+// EndHere ends on this node what an operator has ended on another one.
+func (p *Process) EndHere(ctx context.Context, e *actors.OperatorEnd) error {
+	_, err := p.endCallsHere(ctx, e)
+	return errors.Join(err, p.endHeldHere(ctx, e))
+}
+
+// endHeldHere ends on this node what tenants hold.
+func (p *Process) endHeldHere(ctx context.Context, e *actors.OperatorEnd) error {
+	if len(e.Tenants) == 0 {
+		return nil
+	}
+	return actors.EndHeld(ctx, p.Node, endedByOperator, func(tenant string) bool { return slices.Contains(e.Tenants, tenant) }, func(any) bool { return false })
+}
+
+// EndSessionsOf ends the sessions of a tenant in the store, on all nodes, and returns how many.
+func (p *Process) EndSessionsOf(ctx context.Context, tenant string) (ended int, err error) {
+	found, err := p.Store.SessionsOf(ctx, tenant)
+	errs := []error{err}
+	for _, s := range found {
+		switch err := p.EndStored(ctx, &s); {
+		case err == nil:
+			ended++
+		case !errors.Is(err, store.ErrNotFound):
+			errs = append(errs, err)
+		}
+	}
+	return ended, errors.Join(errs...)
+}
+
+// EndTasks cancels the open tasks in the store for which which returns true, and returns how many.
+func (p *Process) EndTasks(ctx context.Context, which func(*worker.Snapshot) (bool, error)) (ended int, err error) {
+	var errs []error
+	for from, more := uint64(0), true; more; more = from != 0 {
+		all, next, err := p.Pool.All(ctx, from, Looks)
+		errs, from = append(errs, err), next
+		for i := range all {
+			if all[i].Record.State == task.Ended {
+				continue
+			}
+			theirs, err := which(&all[i])
+			if errs = append(errs, err); !theirs {
+				continue
+			}
+			switch _, err := p.Pool.Cancel(ctx, all[i].Key); {
+			case err == nil:
+				ended++
+			case !errors.Is(err, worker.ErrUnknown) && !errors.Is(err, task.ErrEnded):
+				errs = append(errs, err)
+			}
+		}
+	}
+	return ended, errors.Join(errs...)
+}
