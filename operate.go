@@ -113,7 +113,10 @@ func (rt *operations) tenantsNamed(principal string) []string {
 	if !named {
 		issuers = append(rt.knownIssuers(), "")
 	}
-	tenants := []string{principal}
+	if principal == anonymous || len(principal) == tenantLength && strings.Trim(principal, tenantAlphabet) == "" {
+		return []string{principal}
+	}
+	var tenants []string
 	for _, issuer := range issuers {
 		for _, machine := range []bool{false, true} {
 			p := Principal{Issuer: issuer, Subject: subject, Machine: machine}
@@ -153,7 +156,7 @@ func (rt *operations) endRevoked(ctx context.Context, m revocation.Match) {
 		tenants = append(tenants, rt.tenantsOf(&m[i])...)
 	}
 	end := func(tenant func(string) bool, holder func(any) bool) {
-		if err := actors.EndHeld(ctx, rt.node, actors.TokenRevoked, tenant, holder); err != nil && ctx.Err() == nil {
+		if err := actors.EndHeld(ctx, rt.node, tenant, holder); err != nil && ctx.Err() == nil {
 			rt.log.Warn("not all that revoked principals hold has ended in the store", "error", err)
 		}
 	}
@@ -222,8 +225,7 @@ func (rt *operations) endStored(ctx context.Context, r *revocation.Revocation) e
 	var errs []error
 	tenants := rt.tenantsOf(r)
 	for _, tenant := range tenants {
-		_, err := rt.process.EndSessionsOf(ctx, tenant)
-		errs = append(errs, err)
+		errs = append(errs, rt.process.EndSessionsOf(ctx, tenant))
 	}
 	_, err := rt.process.EndTasks(ctx, func(t *worker.Snapshot) (bool, error) {
 		if slices.Contains(tenants, t.Key.Tenant) {

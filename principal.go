@@ -115,7 +115,12 @@ func (p Principal) withoutToken() Principal {
 // anonymous is the tenant of all anonymous clients.
 const anonymous = "anon"
 
-var tenantEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+const (
+	tenantAlphabet = "abcdefghijklmnopqrstuvwxyz234567"
+	tenantLength   = 26
+)
+
+var tenantEncoding = base32.NewEncoding(tenantAlphabet).WithPadding(base32.NoPadding)
 
 // tenantHash returns the part of keys and subjects that stands for a principal.
 func (p *Principal) tenantHash() string {
@@ -130,7 +135,7 @@ func (p *Principal) tenantHash() string {
 	b = append(b, p.Issuer...)
 	b = append(b, p.Subject...)
 	sum := sha256.Sum256(b)
-	return tenantEncoding.EncodeToString(sum[:])[:26]
+	return tenantEncoding.EncodeToString(sum[:])[:tenantLength]
 }
 
 // caller is the value that the transport carries for an authenticated request.

@@ -243,14 +243,15 @@ func (n *Node) Unmount(svc *Service) {
 	n.listeners.endListeners("the server has been taken away", func(l *listenActor) bool { return l.svc == svc })
 }
 
-// EndHeld ends on this node what principals hold: their sessions, with their calls and streams, for
-// all nodes; their listeners, which are told why; and their other calls, with ErrRevoked as the
-// cause. tenant and holder say whose they are: tenant is the Input.Tenant of a session, and holder the principal of a request or of an open
+// EndHeld ends on this node what principals hold that may not come any more: their sessions, with
+// their calls and streams, for all nodes; their listeners, which are told that their token was
+// revoked; and their other calls, with ErrRevoked as the cause. tenant and holder say whose they
+// are: tenant is the Input.Tenant of a session, and holder the principal of a request or of an open
 // connection. Where only holder tells, a session ends that has a call or a connection of theirs.
 // EndHeld waits for the store, and returns its first error; what was held on this node has ended
 // nevertheless.
-func EndHeld(ctx context.Context, n *Node, why string, tenant func(string) bool, holder func(any) bool) error {
-	n.listeners.endListeners(why, func(l *listenActor) bool { return tenant(l.key.Tenant) || holder(l.holder) })
+func EndHeld(ctx context.Context, n *Node, tenant func(string) bool, holder func(any) bool) error {
+	n.listeners.endListeners(TokenRevoked, func(l *listenActor) bool { return tenant(l.key.Tenant) || holder(l.holder) })
 	n.statelessCalls.giveUpOf(ErrRevoked, func(r *requestActor) bool { return tenant(r.stateless.peer.key.Tenant) || holder(r.call.principal) })
 	n.bound.Each(func(l *boundConn) {
 		if tenant(l.sess.key.Tenant) || holder(l.holder) {

@@ -108,6 +108,30 @@ func EndCall(ctx context.Context, n *Node, id string) (CallInfo, error) {
 	return ended[0], err
 }
 
+// EndTenants ends on this node what tenants hold: their sessions, for all nodes, and their listeners,
+// which are told why. Calls are for EndCalls, before; what is on its way to a client still reaches
+// it. EndTenants waits for the store, and returns its first error.
+func EndTenants(ctx context.Context, n *Node, why string, tenants []string) (err error) {
+	n.listeners.endListeners(why, func(l *listenActor) bool { return slices.Contains(tenants, l.key.Tenant) })
+	var all []*sessionActor
+	eachSession(n, func(s *sessionActor) {
+		if slices.Contains(tenants, s.key.Tenant) {
+			all = append(all, s)
+		}
+	})
+	for _, s := range all {
+		if _, bound := s.home.(storedHome); !bound {
+			sessionEnd{s}.endSession()
+			continue
+		}
+		if _, failed := n.sessions.removeSession(ctx, s); failed != nil {
+			err = cmp.Or(err, failed)
+			sessionEnd{s}.endSession()
+		}
+	}
+	return err
+}
+
 // EndThere has all other nodes end what an operator ends, and returns when they have. An error names
 // those that have not said so; a node that is gone has nothing to end.
 func EndThere(ctx context.Context, n *Node, e *OperatorEnd) error {

@@ -25,7 +25,7 @@ func TestEndHeldWhileASessionEnds(t *testing.T) {
 		synctest.Wait()
 		ended := false
 		go func() {
-			_ = EndHeld(t.Context(), h.Node, TokenRevoked, func(string) bool { return false }, func(any) bool { return false })
+			_ = EndHeld(t.Context(), h.Node, func(string) bool { return false }, func(any) bool { return false })
 			ended = true
 		}()
 		synctest.Wait()

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/troupe-run/troupe/actors"
+	"github.com/troupe-run/troupe/cluster"
 	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/task"
 	"github.com/troupe-run/troupe/internal/worker"
@@ -15,21 +16,29 @@ import (
 // endedByOperator is why listeners end.
 const endedByOperator = "an operator has ended it"
 
-// EndPrincipal implements [operator.Operator].
+// EndPrincipal implements [operator.Operator]. Calls end first, so that each has a response that says so.
 func (p *Process) EndPrincipal(ctx context.Context, principal string) (ended operator.Ended, err error) {
 	if principal == "" {
 		return ended, operator.ErrNoPrincipal
 	}
-	e := &actors.OperatorEnd{Tenants: p.tenantsOf(principal)}
 	p.Log.Info("an operator ends what a principal has", "principal", principal)
-	ended.Calls, err = p.endCallsHere(ctx, e) // first, so that each has a response that says so
-	errs := []error{err, actors.EndThere(ctx, p.Node, e)}
+	e := &actors.OperatorEnd{Tenants: p.tenantsOf(principal)}
+	var errs []error
+	var sessions []cluster.StoredSession // those of the principal before other nodes end them, too
 	for _, tenant := range e.Tenants {
-		n, err := p.EndSessionsOf(ctx, tenant)
-		ended.Sessions += n
-		errs = append(errs, err)
+		found, err := p.Store.SessionsOf(ctx, tenant)
+		sessions, errs = append(sessions, found...), append(errs, err)
 	}
-	errs = append(errs, p.endHeldHere(ctx, e)) // what is on its way, and not in the store
+	ended.Calls, err = p.endCallsHere(ctx, e)
+	errs = append(errs, err, actors.EndThere(ctx, p.Node, e))
+	for i := range sessions {
+		if err := p.EndStored(ctx, &sessions[i]); err != nil && !errors.Is(err, store.ErrNotFound) {
+			errs = append(errs, err)
+			continue
+		}
+		ended.Sessions++
+	}
+	errs = append(errs, actors.EndTenants(ctx, p.Node, endedByOperator, e.Tenants)) // what is on its way, and not in the store
 	ended.Tasks, err = p.EndTasks(ctx, func(t *worker.Snapshot) (bool, error) { return slices.Contains(e.Tenants, t.Key.Tenant), nil })
 	return ended, errors.Join(append(errs, err)...)
 }
@@ -50,30 +59,19 @@ func (p *Process) tenantsOf(principal string) []string {
 // EndHere ends on this node what an operator has ended on another one.
 func (p *Process) EndHere(ctx context.Context, e *actors.OperatorEnd) error {
 	_, err := p.endCallsHere(ctx, e)
-	return errors.Join(err, p.endHeldHere(ctx, e))
+	return errors.Join(err, actors.EndTenants(ctx, p.Node, endedByOperator, e.Tenants))
 }
 
-// endHeldHere ends on this node what tenants hold.
-func (p *Process) endHeldHere(ctx context.Context, e *actors.OperatorEnd) error {
-	if len(e.Tenants) == 0 {
-		return nil
-	}
-	return actors.EndHeld(ctx, p.Node, endedByOperator, func(tenant string) bool { return slices.Contains(e.Tenants, tenant) }, func(any) bool { return false })
-}
-
-// EndSessionsOf ends the sessions of a tenant in the store, on all nodes, and returns how many.
-func (p *Process) EndSessionsOf(ctx context.Context, tenant string) (ended int, err error) {
+// EndSessionsOf ends the sessions of a tenant in the store, on all nodes.
+func (p *Process) EndSessionsOf(ctx context.Context, tenant string) error {
 	found, err := p.Store.SessionsOf(ctx, tenant)
 	errs := []error{err}
 	for _, s := range found {
-		switch err := p.EndStored(ctx, &s); {
-		case err == nil:
-			ended++
-		case !errors.Is(err, store.ErrNotFound):
+		if err := p.EndStored(ctx, &s); !errors.Is(err, store.ErrNotFound) {
 			errs = append(errs, err)
 		}
 	}
-	return ended, errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
 // EndTasks cancels the open tasks in the store for which which returns true, and returns how many.

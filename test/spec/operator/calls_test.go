@@ -103,6 +103,7 @@ func TestCancelCall(t *testing.T) {
 		},
 		"2024-11-05, HTTP+SSE": func(t *testing.T, h *host.Host, w *runaways) {
 			c := h.SSE()
+			c.Handshake("2024-11-05", `{}`)
 			c.Post(host.Call("7", "silent", `{}`))
 			w.cancel(t, h.Runtime, operator.Call{State: "running", Target: "silent", Revision: "2024-11-05"})
 			host.NextEvent(t, "response", c.Stream, fault("7"))
@@ -111,7 +112,9 @@ func TestCancelCall(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			kit.Bubble(t, func(t *testing.T) {
 				h := host.New(t, troupe.Options{DrainDelay: -1}, nil)
-				w := addRunaways(func(name string, f func(context.Context, *troupe.Call) (string, error)) { h.AddTool(name, mcp.CapNone, f) })
+				w := addRunaways(func(name string, f func(context.Context, *troupe.Call) (string, error)) {
+					h.AddTool(name, mcp.CapNone, f)
+				})
 				call(t, h, w)
 				close(w.goOn)
 				synctest.Wait()
