@@ -15,6 +15,7 @@ import (
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/auth"
 	"github.com/troupe-run/troupe/mcp"
+	"github.com/troupe-run/troupe/operator"
 	"github.com/troupe-run/troupe/test/kit/issuer"
 )
 
@@ -336,6 +337,47 @@ func ExampleHTTPOptions_handler() {
 	// Output:
 	// 200 OK
 	// <nil>
+}
+
+// An operator's page of the program ends a call that does not end by itself. The client has an answer at once.
+func ExampleRuntime_Operator() {
+	rt, err := troupe.New(troupe.Options{})
+	if err != nil {
+		panic(err)
+	}
+	srv := troupe.NewServer(anyone, nil)
+	begun := make(chan struct{})
+	troupe.AddTool(srv, troupe.Tool{Name: "report"}, func(ctx context.Context, _ *troupe.Call, _ struct{}) (string, error) {
+		close(begun)
+		<-ctx.Done()
+		return "", context.Cause(ctx) // troupe.ErrCalledOff
+	})
+	rt.Mount("/mcp", srv)
+	v := &exampleClient{web: httptest.NewServer(rt), rt: rt}
+	defer v.close()
+	v.begin(`{}`)
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		v.request("tools/call", `{"name":"report"}`)
+	}()
+	<-begun
+
+	ctx, o := context.Background(), rt.Operator()
+	page, err := o.Calls(ctx, operator.Query{Server: "/mcp"})
+	if err != nil {
+		panic(err)
+	}
+	for _, call := range page.Calls {
+		fmt.Println(call.State, call.Method, call.Target, call.Tenant)
+		if _, err := o.CancelCall(ctx, call.ID); err != nil && err != operator.ErrNoCall { // it may have ended meanwhile
+			panic(err)
+		}
+	}
+	<-answered
+	// Output:
+	// running tools/call report anon
+	// error -32010: an operator has ended this call; whether it took effect is unknown
 }
 
 // A program with an http.Server of its own drains before it closes, so that a call in flight

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -134,6 +135,65 @@ func TestOperatorsOfAFleet(t *testing.T) {
 	}
 	if out := asOperator(t, two, 0, "nodes"); strings.Contains(out, "\none ") {
 		t.Errorf("nodes, then:\n%s", out)
+	}
+}
+
+// TestCallsOfAProcess lists a call that runs, and ends it: its client has the answer on its stream, and once more from the next process after a
+// kill, which does not run the call again.
+func TestCallsOfAProcess(t *testing.T) {
+	t.Parallel()
+	binary(t)
+	dir := t.TempDir()
+	p := start(t, "--data", dir, "--sync", "0s")
+	s := sit(t, p, "2025-11-25")
+	x, err := p.post(t.Context(), `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"_meta":{"progressToken":1},`+tool("count", `{"to":100000,"delay_ms":100}`)+`}}`, s.header()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.close()
+	first, _ := x.next(t)
+	var page operator.CallPage
+	if err := json.Unmarshal([]byte(asOperator(t, dir, 0, "calls", "ls", "--json", "--server", "/mcp")), &page); err != nil || len(page.Calls) != 1 {
+		t.Fatalf("the calls are %+v, %v", page, err)
+	}
+	c := page.Calls[0]
+	if c.State != "streaming" || c.Method != "tools/call" || c.Target != "count" || c.Server != "/mcp" || c.Tenant != "anon" || c.Revision != "2025-11-25" || c.Client == "" || c.Session == "" || c.Address == "" {
+		t.Errorf("the call is %+v", c)
+	}
+	if out := asOperator(t, dir, 0, "calls", "ls"); !strings.Contains(out, c.ID) || !strings.Contains(out, "count") || strings.Contains(out, s.session) {
+		t.Errorf("calls ls:\n%s", out)
+	}
+	if out := asOperator(t, dir, 0, "calls", "cancel", c.ID); out != c.ID+" has ended: tools/call count\n" {
+		t.Errorf("cancel: %s", out)
+	}
+	if out := asOperator(t, dir, 1, "calls", "cancel", c.ID); !strings.Contains(out, "no such call") || !strings.Contains(out, "troupe calls ls") {
+		t.Errorf("cancel what has ended: %s", out)
+	}
+	if out := asOperator(t, dir, 0, "calls", "ls"); out != "there are no such calls in flight\n" {
+		t.Errorf("calls ls, then:\n%s", out)
+	}
+	const want = "an operator has ended this call"
+	ends := func(x *exchange) (n int) {
+		t.Helper()
+		rest, err := io.ReadAll(x.rd)
+		if err != nil {
+			t.Errorf("the stream: %v", err)
+		}
+		return strings.Count(string(rest), want)
+	}
+	if n := ends(x); n != 1 {
+		t.Errorf("the stream has the answer %d times", n)
+	}
+	p.signal(t, syscall.SIGKILL)
+	p.exit(t)
+	p = start(t, "--data", dir)
+	again, err := p.send(t.Context(), "GET", "", append(s.header(), "Last-Event-ID", first)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.close()
+	if n := ends(again); n != 1 {
+		t.Errorf("after a kill the stream has the answer %d times", n)
 	}
 }
 
