@@ -114,8 +114,8 @@ func Revisions() []string { return spoken.Names(mcp.Revisions()) }
 type StoreOptions struct {
 	// NATS names servers that keep the store instead of this process.
 	NATS NATSOptions
-	// NoSocket leaves out the socket in the data directory by which troupe tasks looks at the tasks of a Runtime that
-	// serves. The zero value has it, with mode 0600.
+	// NoSocket leaves out the socket in the data directory by which the command troupe does what [Runtime.Operator]
+	// does, from New to Close. The zero value has it, with mode 0600.
 	NoSocket bool
 	// Node names this node among the nodes on one store: [a-z0-9-]. Empty keeps the
 	// name that the data directory has, or makes one up. A newer process of the same name ends the older one's

@@ -65,12 +65,7 @@ func (p *Process) noteEnded(c *actors.CallInfo) {
 	p.Log.Info("an operator has ended a call", "call", c.ID, "server", c.Session.Server, "method", c.Method, "target", c.Target, "tenant", c.Session.Tenant)
 }
 
-// endCalls ends calls on all nodes, and returns how many that were on this one.
-func (p *Process) endCalls(ctx context.Context, e *actors.OperatorEnd) (ended int, err error) {
-	ended, err = p.endCallsHere(ctx, e)
-	return ended, errors.Join(err, actors.EndThere(ctx, p.Node, e))
-}
-
+// endCallsHere ends calls on this node, and returns how many.
 func (p *Process) endCallsHere(ctx context.Context, e *actors.OperatorEnd) (int, error) {
 	theirs := whose{tenants: e.Tenants}
 	ended, err := actors.EndCalls(ctx, p.Node, func(c *actors.CallInfo) bool {

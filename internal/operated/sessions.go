@@ -70,17 +70,16 @@ func (p *Process) EndSession(ctx context.Context, id string) (operator.Session, 
 		return operator.Session{}, err
 	}
 	end := &actors.OperatorEnd{Calls: actors.SessionKey{Tenant: s.Tenant, Server: s.Server, ID: s.ID}}
-	if _, err := p.endCalls(ctx, end); err != nil {
-		return operator.Session{}, err
-	}
+	_, calls := p.endCallsHere(ctx, end)
+	calls = errors.Join(calls, actors.EndThere(ctx, p.Node, end)) // the session ends also where a node does not say that its calls have
 	switch err = p.EndStored(ctx, &s); {
 	case errors.Is(err, store.ErrNotFound):
 		return operator.Session{}, operator.ErrNoSession
 	case err != nil:
-		return operator.Session{}, err
+		return operator.Session{}, errors.Join(err, calls)
 	}
 	p.Log.Info("an operator has ended a session", "server", s.Server, "session", s.ID)
-	return told, nil
+	return told, calls
 }
 
 // EndStored ends a session in the store. store.ErrNotFound: it has ended.
