@@ -377,7 +377,7 @@ func ExampleRuntime_Operator() {
 	<-answered
 	// Output:
 	// running tools/call report anon
-	// error -32010: an operator has ended this call; whether it took effect is unknown
+	// {"code":-32010,"message":"an operator has ended this call; whether it took effect is unknown"}
 }
 
 // A program with an http.Server of its own drains before it closes, so that a call in flight

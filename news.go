@@ -75,7 +75,7 @@ func (n *news) EndHere(ctx context.Context, e *actors.OperatorEnd) error {
 	if rt == nil {
 		return nil
 	}
-	return rt.operations.process.EndHere(ctx, e)
+	return rt.operations.endings().EndHere(ctx, e)
 }
 
 // Missed has all tasks looked at that somebody follows here.

@@ -37,6 +37,9 @@ func (rt *operations) startProcess() {
 	}}
 }
 
+// endings end what sessions, calls and tasks there are.
+func (rt *operations) endings() operated.Endings { return operated.Endings{Process: &rt.process} }
+
 // openAdmin serves the socket of the data directory, if there is one, by which the command troupe looks at this process. The returned
 // function ends that.
 func (rt *operations) openAdmin() (shut func()) {
@@ -225,9 +228,9 @@ func (rt *operations) endStored(ctx context.Context, r *revocation.Revocation) e
 	var errs []error
 	tenants := rt.tenantsOf(r)
 	for _, tenant := range tenants {
-		errs = append(errs, rt.process.EndSessionsOf(ctx, tenant))
+		errs = append(errs, rt.endings().EndSessionsOf(ctx, tenant))
 	}
-	_, err := rt.process.EndTasks(ctx, func(t *worker.Snapshot) (bool, error) {
+	_, err := rt.endings().EndTasks(ctx, func(t *worker.Snapshot) (bool, error) {
 		if slices.Contains(tenants, t.Key.Tenant) {
 			return true, nil
 		}

@@ -55,18 +55,18 @@ func (p *Process) CancelCall(ctx context.Context, id string) (operator.Call, err
 		return operator.Call{}, operator.ErrNoCall
 	}
 	if ended.ID != "" {
-		p.noteEnded(&ended)
+		Endings{p}.noteEnded(&ended)
 	}
 	return p.describeCall(&ended), err
 }
 
 // noteEnded logs that an operator has ended a call.
-func (p *Process) noteEnded(c *actors.CallInfo) {
+func (p Endings) noteEnded(c *actors.CallInfo) {
 	p.Log.Info("an operator has ended a call", "call", c.ID, "server", c.Session.Server, "method", c.Method, "target", c.Target, "tenant", c.Session.Tenant)
 }
 
 // endCallsHere ends calls on this node, and returns how many.
-func (p *Process) endCallsHere(ctx context.Context, e *actors.OperatorEnd) (int, error) {
+func (p Endings) endCallsHere(ctx context.Context, e *actors.OperatorEnd) (int, error) {
 	theirs := whose{tenants: e.Tenants}
 	ended, err := actors.EndCalls(ctx, p.Node, func(c *actors.CallInfo) bool {
 		return c.Session == e.Calls && e.Calls.ID != "" || theirs.includes(c.Session.Tenant, "")

@@ -16,36 +16,40 @@ import (
 // endedByOperator is why listeners end.
 const endedByOperator = "an operator has ended it"
 
+// Endings are a process as far as somebody other than a client ends what is there.
+type Endings struct{ *Process }
+
 // EndPrincipal implements [operator.Operator]. Calls end first, so that each has a response that says so.
 func (p *Process) EndPrincipal(ctx context.Context, principal string) (ended operator.Ended, err error) {
 	if principal == "" {
 		return ended, operator.ErrNoPrincipal
 	}
 	p.Log.Info("an operator ends what a principal has", "principal", principal)
-	e := &actors.OperatorEnd{Tenants: p.tenantsOf(principal)}
+	ends := Endings{p}
+	e := &actors.OperatorEnd{Tenants: ends.tenantsOf(principal)}
 	var errs []error
 	var sessions []cluster.StoredSession // those of the principal before other nodes end them, too
 	for _, tenant := range e.Tenants {
 		found, err := p.Store.SessionsOf(ctx, tenant)
 		sessions, errs = append(sessions, found...), append(errs, err)
 	}
-	ended.Calls, err = p.endCallsHere(ctx, e)
+	ended.Calls, err = ends.endCallsHere(ctx, e)
 	errs = append(errs, err, actors.EndThere(ctx, p.Node, e))
 	for i := range sessions {
-		if err := p.EndStored(ctx, &sessions[i]); err != nil && !errors.Is(err, store.ErrNotFound) {
+		if err := ends.EndStored(ctx, &sessions[i]); err != nil && !errors.Is(err, store.ErrNotFound) {
 			errs = append(errs, err)
 			continue
 		}
 		ended.Sessions++
 	}
 	errs = append(errs, actors.EndTenants(ctx, p.Node, endedByOperator, e.Tenants)) // what is on its way, and not in the store
-	ended.Tasks, err = p.EndTasks(ctx, func(t *worker.Snapshot) (bool, error) { return slices.Contains(e.Tenants, t.Key.Tenant), nil })
+	ended.Tasks, err = ends.EndTasks(ctx, func(t *worker.Snapshot) (bool, error) { return slices.Contains(e.Tenants, t.Key.Tenant), nil })
 	return ended, errors.Join(append(errs, err)...)
 }
 
 // tenantsOf are the tenants of a principal, with those of calls in flight here: their issuers may be
 // known to nobody but the program's own authentication.
-func (p *Process) tenantsOf(principal string) []string {
+func (p Endings) tenantsOf(principal string) []string {
 	theirs := p.whose(principal)
 	all := theirs.tenants
 	for _, c := range actors.Calls(p.Node, func(c *actors.CallInfo) bool { return theirs.includes(c.Session.Tenant, p.Name(c.Principal)) }) {
@@ -57,13 +61,13 @@ func (p *Process) tenantsOf(principal string) []string {
 }
 
 // EndHere ends on this node what an operator has ended on another one.
-func (p *Process) EndHere(ctx context.Context, e *actors.OperatorEnd) error {
+func (p Endings) EndHere(ctx context.Context, e *actors.OperatorEnd) error {
 	_, err := p.endCallsHere(ctx, e)
 	return errors.Join(err, actors.EndTenants(ctx, p.Node, endedByOperator, e.Tenants))
 }
 
 // EndSessionsOf ends the sessions of a tenant in the store, on all nodes.
-func (p *Process) EndSessionsOf(ctx context.Context, tenant string) error {
+func (p Endings) EndSessionsOf(ctx context.Context, tenant string) error {
 	found, err := p.Store.SessionsOf(ctx, tenant)
 	errs := []error{err}
 	for _, s := range found {
@@ -75,7 +79,7 @@ func (p *Process) EndSessionsOf(ctx context.Context, tenant string) error {
 }
 
 // EndTasks cancels the open tasks in the store for which which returns true, and returns how many.
-func (p *Process) EndTasks(ctx context.Context, which func(*worker.Snapshot) (bool, error)) (ended int, err error) {
+func (p Endings) EndTasks(ctx context.Context, which func(*worker.Snapshot) (bool, error)) (ended int, err error) {
 	var errs []error
 	for from, more := uint64(0), true; more; more = from != 0 {
 		all, next, err := p.Pool.All(ctx, from, Looks)

@@ -70,9 +70,9 @@ func (p *Process) EndSession(ctx context.Context, id string) (operator.Session, 
 		return operator.Session{}, err
 	}
 	end := &actors.OperatorEnd{Calls: actors.SessionKey{Tenant: s.Tenant, Server: s.Server, ID: s.ID}}
-	_, calls := p.endCallsHere(ctx, end)
+	_, calls := Endings{p}.endCallsHere(ctx, end)
 	calls = errors.Join(calls, actors.EndThere(ctx, p.Node, end)) // the session ends also where a node does not say that its calls have
-	switch err = p.EndStored(ctx, &s); {
+	switch err = (Endings{p}).EndStored(ctx, &s); {
 	case errors.Is(err, store.ErrNotFound):
 		return operator.Session{}, operator.ErrNoSession
 	case err != nil:
@@ -83,7 +83,7 @@ func (p *Process) EndSession(ctx context.Context, id string) (operator.Session, 
 }
 
 // EndStored ends a session in the store. store.ErrNotFound: it has ended.
-func (p *Process) EndStored(ctx context.Context, s *cluster.StoredSession) error {
+func (p Endings) EndStored(ctx context.Context, s *cluster.StoredSession) error {
 	svc, _ := p.Served(s.Server)
 	return p.Node.EndSession(ctx, svc, actors.SessionKey{Tenant: s.Tenant, Server: s.Server, ID: s.ID})
 }
