@@ -22,6 +22,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/mcp"
 	"github.com/troupe-run/troupe/test/kit"
 	"github.com/troupe-run/troupe/test/spec/host"
 )
@@ -319,6 +320,67 @@ func TestSecondRunsAreLinked(t *testing.T) {
 		}
 		a.Close()
 	})
+}
+
+// TestSecondRunsOfABatchAreLinked is the same of the requests of a batch (2025-03-26): each is linked to its own first run.
+func TestSecondRunsOfABatchAreLinked(t *testing.T) {
+	kit.Bubble(t, func(t *testing.T) {
+		all, tel := newRecorder()
+		o := troupe.Options{Dir: t.TempDir(), Telemetry: tel}
+		addLater := func(h *host.Host) {
+			troupe.AddTool(h.Server, troupe.Tool{Name: "later", Rerun: troupe.Safe}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
+				if call.Attempt() > 1 {
+					return "again", nil
+				}
+				if err := host.Sleep(ctx, 1000); err != nil {
+					return "", err
+				}
+				if err := call.Log(ctx, mcp.LevelInfo, "later", "x"); err != nil { // the client comes back with its id
+					return "", err
+				}
+				return "", host.Sleep(ctx, 10_000)
+			})
+		}
+		h := host.New(t, o, nil)
+		addLater(h)
+		c := h.BatchingSession()
+		c.Header = http.Header{"Traceparent": {ofCarrier}}
+		a := c.Post(host.Batch(host.Call("2", "later", `{}`), host.Call("3", "later", `{}`)))
+		defer a.Close()
+		first, _ := a.Next()
+		time.Sleep(5 * time.Second)
+		running := map[string]string{} // the span of the first run by the id of the request
+		for _, s := range all.Started() {
+			running[attr(s, "jsonrpc.request.id")] = s.SpanContext().SpanID().String()
+		}
+		h2, c2 := host.Crashed(t, o.Dir, o, c)
+		addLater(h2)
+		c2.Get(first.ID).All()
+		told(all)
+		again := 0
+		for _, s := range all.Ended() {
+			if attr(s, "troupe.run") != "2" {
+				continue
+			}
+			again++
+			if got, want := parentOf(s), "parent 00f067aa0ba902b7, troupe.link=earlier run "+running[attr(s, "jsonrpc.request.id")]; got != want {
+				t.Errorf("the second run of %s has the %s, want %s", attr(s, "jsonrpc.request.id"), got, want)
+			}
+		}
+		if again != 2 {
+			t.Errorf("%d spans of second runs in\n%s", again, strings.Join(told(all), "\n"))
+		}
+	})
+}
+
+// attr returns an attribute of a span as text, "" if it has none.
+func attr(s sdktrace.ReadOnlySpan, key attribute.Key) string {
+	for _, kv := range s.Attributes() {
+		if kv.Key == key {
+			return kv.Value.String()
+		}
+	}
+	return ""
 }
 
 // TestHandlersThatDoNotReturn: the span of a call ends with an error, and its line is logged, also where the handler panics.
