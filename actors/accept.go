@@ -376,7 +376,7 @@ func (a *statelessRequest) forwardTo(to store.Address) forwardOutcome {
 	defer stop()
 	ask, stop := context.WithTimeout(bounded, wait/5*3)
 	defer stop()
-	_, err := n.fleet.forwardRequest(ask, to, exchangeRetry, x.id, &forwardHead{ID: a.m.ID, Tenant: a.in.Tenant, Address: a.in.Address, Server: a.svc.ID}, a.body)
+	_, err := n.fleet.forwardRequest(ask, to, exchangeRetry, x.id, &forwardHead{ID: a.m.ID, Tenant: a.in.Tenant, Address: a.in.Address, Server: a.svc.ID, Trace: a.in.Trace}, a.body)
 	switch {
 	case err == nil:
 		x.Hear(0)

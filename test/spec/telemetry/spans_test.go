@@ -373,6 +373,26 @@ func TestSecondRunsOfABatchAreLinked(t *testing.T) {
 	})
 }
 
+// TestRetriesAtAnotherNodeAreLinked: the request that brings the answers may reach another node than the one where the call waits. The
+// trace context of its header goes along.
+func TestRetriesAtAnotherNodeAreLinked(t *testing.T) {
+	all, tel := newRecorder()
+	host.Fleet(t, 2, troupe.Options{Telemetry: tel}, nil, func(t *testing.T, hosts []*host.Host) {
+		m := hosts[0].Stateless(host.EveryCapability)
+		a, id := m.Tool("ask", `{"question":"?"}`)
+		state := m.Parked(a, id, "elicit")
+		m.Client = hosts[1].Moved(m.Client)
+		m.Client.Header = http.Header{"Traceparent": {ofCarrier}}
+		a, id = m.Tool("ask", `{"question":"?"}`, state, host.Given("elicit", "y"))
+		host.Equal(t, "the result", m.Done(a, id), `accept {"answer":"y"}`)
+		lines := told(all)
+		ended := all.Ended()
+		if got := parentOf(ended[len(ended)-1]); !strings.HasSuffix(got, ", troupe.link=troupe.sent_again 00f067aa0ba902b7") {
+			t.Errorf("the call has the %s:\n%s", got, strings.Join(lines, "\n"))
+		}
+	})
+}
+
 // attr returns an attribute of a span as text, "" if it has none.
 func attr(s sdktrace.ReadOnlySpan, key attribute.Key) string {
 	for _, kv := range s.Attributes() {
