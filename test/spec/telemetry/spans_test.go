@@ -100,12 +100,16 @@ func TestSpansOfASession(t *testing.T) {
 	kit.Bubble(t, func(t *testing.T) {
 		h := newTraced(t)
 		h.AddTool("fails", 0, func(context.Context, *troupe.Call) (string, error) { return "", errors.New("no") })
+		troupe.AddTool(h.Server, troupe.Tool{Name: "says_so"}, func(context.Context, *troupe.Call, struct{}) (*mcp.CallToolResult, error) {
+			return &mcp.CallToolResult{Content: mcp.Contents{mcp.Text("no")}, IsError: true}, nil
+		})
 		c := h.Client()
 		c.Initialize(`{}`)
 		for i, m := range []string{
 			host.Method(`"ping 1"`, "ping", `{}`),
 			host.Call("2", "echo", `{"text":"x"}`),
 			host.Call("3", "fails", `{}`),
+			host.Call("33", "says_so", `{}`),
 			host.Call("4", "made up", `{}`),
 			host.Method("5", "prompts/get", `{"name":"greet","arguments":{"who":"x"}}`),
 			host.Method("6", "resources/read", `{"uri":"test://one"}`),
@@ -130,6 +134,7 @@ func TestSpansOfASession(t *testing.T) {
 			"server ping" + id("ping 1") + r,
 			"server tools/call echo" + tool("echo") + id("2") + r,
 			"server tools/call fails" + failed("tool_error") + tool("fails") + id("3") + r + ` ERROR ""`,
+			"server tools/call says_so" + failed("tool_error") + tool("says_so") + id("33") + r + ` ERROR ""`,
 			"server tools/call" + failed("-32602") + " gen_ai.operation.name=execute_tool" + id("4") + r + status("-32602") + ` ERROR "Unknown tool: made up"`,
 			"server prompts/get greet gen_ai.prompt.name=greet" + id("5") + r,
 			"server resources/read" + id("6") + r + " mcp.resource.uri=test://one",
