@@ -398,6 +398,39 @@ func TestRetriesAtAnotherNodeAreLinked(t *testing.T) {
 	})
 }
 
+// TestTakeoversAreLinked: the run at a node that has taken a call over is linked to the run at the one that was lost.
+func TestTakeoversAreLinked(t *testing.T) {
+	kit.BubbleNATS(t, nil, func(t *testing.T, v *kit.VirtualNATS) {
+		var hosts []*host.Host
+		var all []*tracetest.SpanRecorder
+		for _, name := range []string{"a", "b"} {
+			recorder, tel := newRecorder()
+			o := troupe.Options{Telemetry: tel, Store: troupe.StoreOptions{Node: name, NATS: troupe.NATSOptions{URL: v.Line(name).URL()}}}
+			hosts, all = append(hosts, host.New(t, o, nil)), append(all, recorder)
+		}
+		c := hosts[0].Session()
+		c.Header = http.Header{"Traceparent": {ofCarrier}}
+		a := c.Post(host.Call("2", "count", `{"to":30,"delay_ms":1000}`))
+		defer a.Close()
+		first, _ := a.Next()
+		time.Sleep(3 * time.Second)
+		before := all[0].Started()
+		running := before[len(before)-1]
+		v.Line("a").Break()
+		defer v.Line("a").Heal()
+		host.Last(t, hosts[1].Moved(c).Get(first.ID))
+		lines := told(all[1])
+		ended := all[1].Ended()
+		if len(ended) == 0 {
+			t.Fatal("the other node has no span")
+		}
+		again := ended[len(ended)-1]
+		if got, want := attr(again, "troupe.run")+" "+parentOf(again), "2 parent 00f067aa0ba902b7, troupe.link=earlier run "+running.SpanContext().SpanID().String(); got != want {
+			t.Errorf("got %s, want %s:\n%s", got, want, strings.Join(lines, "\n"))
+		}
+	})
+}
+
 // attr returns an attribute of a span as text, "" if it has none.
 func attr(s sdktrace.ReadOnlySpan, key attribute.Key) string {
 	for _, kv := range s.Attributes() {
