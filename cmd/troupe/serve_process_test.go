@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 
 // binary returns the path of the program, which is built once for all tests that start it. With -short
 // it skips the test.
-func binary(t *testing.T) string {
+func binary(t testing.TB) string {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("builds the program and starts processes")
