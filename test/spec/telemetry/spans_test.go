@@ -39,14 +39,9 @@ type traced struct {
 	all *tracetest.SpanRecorder
 }
 
-func newRecorder() (*tracetest.SpanRecorder, troupe.Telemetry) {
-	all := tracetest.NewSpanRecorder()
-	return all, troupe.Telemetry{TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(all))}
-}
-
 // newTraced returns such a runtime, with the test tools and one that fails.
 func newTraced(t *testing.T) *traced {
-	all, tel := newRecorder()
+	all, tel := host.NewRecorder()
 	return &traced{host.New(t, troupe.Options{Telemetry: tel, Authenticate: nil}, nil), all}
 }
 
@@ -173,7 +168,7 @@ func TestSpansWithoutSessions(t *testing.T) {
 // TestSpansOfAPipe: the transport of standard input and output is pipe.
 func TestSpansOfAPipe(t *testing.T) {
 	kit.Bubble(t, func(t *testing.T) {
-		all, tel := newRecorder()
+		all, tel := host.NewRecorder()
 		p := host.NewPipe(t, troupe.Options{Telemetry: tel})
 		p.Initialize("2025-06-18")
 		p.Ask(host.Call("2", "echo", `{"text":"x"}`))
@@ -205,39 +200,45 @@ func labels(attrs []attribute.KeyValue) string {
 }
 
 // TestParents: the parent is the trace context in _meta, to which that of HTTP is linked, or else that of HTTP. What is malformed or
-// too long counts as absent, and harms nothing.
+// too long counts as absent, and harms nothing. The handler's context has the span.
 func TestParents(t *testing.T) {
-	message, carrier := "b7ad6b7169203331", "00f067aa0ba902b7"
-	none := "parent 0000000000000000"
-	for name, tt := range map[string]struct{ meta, header, want string }{
-		"of the message":              {meta: ofMessage, want: "parent " + message},
-		"of HTTP":                     {header: ofCarrier, want: "parent " + carrier},
-		"of both":                     {meta: ofMessage, header: ofCarrier, want: "parent " + message + ", troupe.link=transport " + carrier},
+	member := func(parent string) string { return `"traceparent":"` + parent + `"` }
+	header := http.Header{"Traceparent": {ofCarrier}, "Tracestate": {"x=1"}}
+	const message, carrier, none = "parent b7ad6b7169203331", "parent 00f067aa0ba902b7", "parent 0000000000000000"
+	for name, tt := range map[string]struct {
+		meta   string // members
+		header http.Header
+		want   string // the parent, and links
+		state  string
+	}{
+		"of the message":              {meta: member(ofMessage) + `,"tracestate":"y=2"`, want: message, state: "y=2"},
+		"of HTTP":                     {header: header, want: carrier, state: "x=1"},
+		"of both":                     {meta: member(ofMessage) + `,"tracestate":"y=2"`, header: header, want: message + ", troupe.link=transport 00f067aa0ba902b7", state: "y=2"},
 		"of none":                     {want: none},
-		"malformed":                   {meta: "00-xyz", want: none},
-		"malformed, HTTP's is good":   {meta: "00-xyz", header: ofCarrier, want: "parent " + carrier},
-		"a megabyte":                  {meta: strings.Repeat("0", 1<<20), want: none},
-		"a megabyte that begins well": {meta: ofMessage + strings.Repeat("-0", 1<<19), want: none},
+		"malformed":                   {meta: member("00-xyz"), want: none},
+		"malformed, HTTP's is good":   {meta: member("00-xyz"), header: header, want: carrier, state: "x=1"},
+		"a number":                    {meta: `"traceparent":5`, want: none},
+		"a megabyte":                  {meta: member(strings.Repeat("0", 1<<20)), want: none},
+		"a megabyte that begins well": {meta: member(ofMessage + strings.Repeat("-0", 1<<19)), want: none},
+		"long, of HTTP":               {header: http.Header{"Traceparent": {strings.Repeat("0", 5000)}}, want: none},
 	} {
 		t.Run(name, func(t *testing.T) {
 			kit.Bubble(t, func(t *testing.T) {
 				h := newTraced(t)
+				h.AddTool("trace", 0, func(ctx context.Context, _ *troupe.Call) (string, error) {
+					c := trace.SpanContextFromContext(ctx)
+					return fmt.Sprint(c.SpanID(), " ", c.TraceState()), nil
+				})
 				c := h.Session()
-				if tt.header != "" {
-					c.Header = http.Header{"Traceparent": {tt.header}}
-				}
-				body := host.Call("2", "echo", `{"text":"x"}`)
-				if tt.meta != "" {
-					body = host.Method("2", "tools/call", `{"name":"echo","arguments":{"text":"x"},"_meta":{"traceparent":"`+tt.meta+`"}}`)
-				}
-				if r := c.Post(body); r.StatusCode != 200 {
-					t.Fatalf("%s %s", r.Status, r.Body)
-				}
+				c.Header = tt.header
+				a := c.Post(host.Method("2", "tools/call", `{"name":"trace","_meta":{`+tt.meta+`}}`))
 				told(h.all)
 				all := h.all.Ended()
-				if got := parentOf(all[len(all)-1]); got != tt.want {
+				last := all[len(all)-1]
+				if got := parentOf(last); got != tt.want {
 					t.Errorf("got %s, want %s", got, tt.want)
 				}
+				host.Equal(t, "the handler's span", a.Body, host.TextResult("2", last.SpanContext().SpanID().String()+" "+tt.state))
 			})
 		})
 	}
@@ -296,7 +297,7 @@ func TestRetriesAreLinked(t *testing.T) {
 // TestSecondRunsAreLinked: the run after a crash is a span of its own below the same parent, linked to the first run.
 func TestSecondRunsAreLinked(t *testing.T) {
 	kit.Bubble(t, func(t *testing.T) {
-		all, tel := newRecorder()
+		all, tel := host.NewRecorder()
 		o := troupe.Options{Dir: t.TempDir(), Telemetry: tel}
 		h := host.New(t, o, nil)
 		c := h.Session()
@@ -330,7 +331,7 @@ func TestSecondRunsAreLinked(t *testing.T) {
 // TestSecondRunsOfABatchAreLinked is the same of the requests of a batch (2025-03-26): each is linked to its own first run.
 func TestSecondRunsOfABatchAreLinked(t *testing.T) {
 	kit.Bubble(t, func(t *testing.T) {
-		all, tel := newRecorder()
+		all, tel := host.NewRecorder()
 		o := troupe.Options{Dir: t.TempDir(), Telemetry: tel}
 		addLater := func(h *host.Host) {
 			troupe.AddTool(h.Server, troupe.Tool{Name: "later", Rerun: troupe.Safe}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
@@ -381,7 +382,7 @@ func TestSecondRunsOfABatchAreLinked(t *testing.T) {
 // TestRetriesAtAnotherNodeAreLinked: the request that brings the answers may reach another node than the one where the call waits. The
 // trace context of its header goes along.
 func TestRetriesAtAnotherNodeAreLinked(t *testing.T) {
-	all, tel := newRecorder()
+	all, tel := host.NewRecorder()
 	host.Fleet(t, 2, troupe.Options{Telemetry: tel}, nil, func(t *testing.T, hosts []*host.Host) {
 		m := hosts[0].Stateless(host.EveryCapability)
 		a, id := m.Tool("ask", `{"question":"?"}`)
@@ -404,7 +405,7 @@ func TestTakeoversAreLinked(t *testing.T) {
 		var hosts []*host.Host
 		var all []*tracetest.SpanRecorder
 		for _, name := range []string{"a", "b"} {
-			recorder, tel := newRecorder()
+			recorder, tel := host.NewRecorder()
 			o := troupe.Options{Telemetry: tel, Store: troupe.StoreOptions{Node: name, NATS: troupe.NATSOptions{URL: v.Line(name).URL()}}}
 			hosts, all = append(hosts, host.New(t, o, nil)), append(all, recorder)
 		}
@@ -444,7 +445,7 @@ func attr(s sdktrace.ReadOnlySpan, key attribute.Key) string {
 // TestHandlersThatDoNotReturn: the span of a call ends with an error, and its line is logged, also where the handler panics.
 func TestHandlersThatDoNotReturn(t *testing.T) {
 	kit.Bubble(t, func(t *testing.T) {
-		all, tel := newRecorder()
+		all, tel := host.NewRecorder()
 		lines := &host.Lines{}
 		tel.Requests = troupe.RequestLog{Errors: true, Log: slog.New(slog.NewJSONHandler(lines, nil))}
 		h := host.New(t, troupe.Options{Telemetry: tel, Log: slog.New(slog.DiscardHandler)}, nil)
@@ -487,7 +488,7 @@ func TestTextOnSpansIsBounded(t *testing.T) {
 // TestPseudonyms: spans name principals by a pseudonym, if that is asked for.
 func TestPseudonyms(t *testing.T) {
 	kit.Bubble(t, func(t *testing.T) {
-		all, tel := newRecorder()
+		all, tel := host.NewRecorder()
 		tel.Principals = true
 		h := host.New(t, troupe.Options{Telemetry: tel, Authenticate: host.User}, nil)
 		for _, name := range []string{"ann", "bob", "ann"} {
