@@ -8,7 +8,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Requests says which requests are logged, each with one line; the zero value none.
+// Requests says which requests are logged, each with one line; the zero value none. It has the form that users write.
 type Requests struct {
 	Log    *slog.Logger
 	All    bool
