@@ -30,6 +30,7 @@ type Call struct {
 	request
 	// dropped is set when a log message of the call was.
 	dropped atomic.Bool
+	faulty  bool                  // its tool has returned a result with isError
 	cache   atomic.Pointer[Cache] // set by SetCache
 	passing *passing              // through the middleware, nil if there is none
 	asked   atomic.Bool           // set when the client has answered a question of the call

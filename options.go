@@ -320,11 +320,12 @@ type RequestLog struct {
 }
 
 // log returns what logs requests, nil if none are logged.
-func (l *RequestLog) log(or *slog.Logger) *telemetry.Requests {
+func (l RequestLog) log(or *slog.Logger) *telemetry.Requests {
 	if !l.All && !l.Errors && l.Slow <= 0 {
 		return nil
 	}
-	return &telemetry.Requests{Log: cmp.Or(l.Log, or), All: l.All, Errors: l.Errors, Slow: l.Slow}
+	l.Log = cmp.Or(l.Log, or)
+	return (*telemetry.Requests)(&l)
 }
 
 // settle sets each option that is 0 to its default, copies the slices, and reports every

@@ -514,7 +514,11 @@ func (s *serviceTools) callTool(ctx context.Context, call *Call, t *tool, dst []
 	if err != nil {
 		return s.failedTool(call, t, dst, err)
 	}
-	return out, 0, nil
+	code := 0
+	if call.faulty {
+		code = telemetry.ToolError
+	}
+	return out, code, nil
 }
 
 // callArguments returns the arguments of a call of t, or why t cannot be called.
@@ -585,6 +589,7 @@ func (s *serviceTools) logMissingPages() {
 // appendToolResult appends what a tool returned, as the client of the call may see it.
 func (s *serviceTools) appendToolResult(dst []byte, c *Call, x *mcp.CallToolResult) ([]byte, error) {
 	r := c.revision()
+	c.faulty = x.IsError
 	if taskAttempt(c.c) != nil { // each reader of the task gets what its revision has
 		return codec.AppendMarshal(dst, x)
 	}

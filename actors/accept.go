@@ -376,7 +376,7 @@ func (a *statelessRequest) forwardTo(to store.Address) forwardOutcome {
 	defer stop()
 	ask, stop := context.WithTimeout(bounded, wait/5*3)
 	defer stop()
-	_, err := n.fleet.forwardRequest(ask, to, exchangeRetry, x.id, &forwardHead{ID: a.m.ID, Tenant: a.in.Tenant, Address: a.in.Address, Server: a.svc.ID}, a.body)
+	_, err := n.fleet.forwardRequest(ask, to, exchangeRetry, x.id, &forwardHead{ID: a.m.ID, Tenant: a.in.Tenant, Address: a.in.Address, Server: a.svc.ID, Trace: a.in.Trace}, a.body)
 	switch {
 	case err == nil:
 		x.Hear(0)
@@ -554,13 +554,11 @@ func (s batchSession) runBatch(in *Input, principal any, requests []*element, bo
 	d := s.sessions
 	st := s.newBatchStream(in, principal, requests, body)
 	members := make([]*requestActor, 0, len(requests))
-	for i, e := range requests {
+	for _, e := range requests {
 		r, err := sessionCalls(s).admitRequest(in, &e.m, len(e.raw))
 		if err == nil {
 			d.accounts.reserveAnyway(&r.memory, &s.sessionAccount, in, quota.Parked, callMemory(&e.m, e.raw))
-			call := newCall(principal, in)
-			call.member = i
-			sessionCalls(s).beginRequest(r, r.loggedWay(s.sessionActor, nil), &e.m, e.raw, call)
+			sessionCalls(s).beginRequest(r, r.loggedWay(s.sessionActor, nil), &e.m, e.raw, e.call)
 			r.size = len(body)
 			r.joinBatch(st)
 			err = sessionCalls(s).enterAdmitted(r)
@@ -595,12 +593,15 @@ func (s batchSession) withdrawRequest(r *requestActor, cause error) {
 	r.releaseActor()
 }
 
-// newBatchStream starts the stream of a batch. It stores and sends nothing before it has to.
+// newBatchStream starts the stream of a batch, and makes the calls of its requests. It stores and sends nothing before it has
+// to.
 func (s batchSession) newBatchStream(in *Input, principal any, requests []*element, body []byte) *streamActor {
 	d := s.sessions
 	rec := record.Stream{Version: record.Version, Node: d.name, Boot: d.boot, Epoch: 1, Attempt: 1, Revision: s.view.Load().rec.Revision, Scopes: in.neededScopes()}
 	forgone := 0
-	for _, e := range requests {
+	for i, e := range requests {
+		e.call = newCall(principal, in)
+		e.call.member = i
 		safe := s.svc.mayRerun(&e.m, len(body))
 		if !safe && s.svc.Handler.Safe(e.m.Method, e.m.Name) {
 			forgone++
@@ -612,7 +613,7 @@ func (s batchSession) newBatchStream(in *Input, principal any, requests []*eleme
 		rec.Principal, _ = codec.Marshal(principal)
 	}
 	st := d.streams.buildStream(&s.svc.Terms, s, s.key, s.view.Load().rec.Subscribed, newID(), rec, in.Conn)
-	st.gather = &gathering{body: body, forgone: forgone}
+	st.gather = &gathering{requests: requests, body: body, forgone: forgone}
 	st.start()
 	return st
 }

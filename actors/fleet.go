@@ -370,12 +370,12 @@ type forwardHead struct {
 	Tenant  string
 	Address string `json:",omitempty"`
 	Server  string
+	Trace   Trace `json:",omitzero"`
 
 	// The rest is said of a message of a session.
 	Session   string `json:",omitempty"`
 	Version   string `json:",omitempty"`
 	Stateless bool   `json:",omitempty"`
-	Trace     Trace  `json:",omitzero"`
 	Via       Via    `json:",omitzero"`
 	Principal []byte `json:",omitempty"` // sealed
 }

@@ -249,7 +249,7 @@ func (c *inboundForward) takeRetry(l *store.Letter, m *codec.Message) {
 	case bad != nil:
 		badResponses(v, m.ID, bad)
 	default:
-		x := retriedRequest{roundTrip: &direct{conn: v, over: make(chan struct{})}, id: bytes.Clone(m.ID), token: bytes.Clone(m.ProgressToken), meta: bytes.Clone(m.Meta), from: c.from}
+		x := retriedRequest{roundTrip: &direct{conn: v, over: make(chan struct{})}, id: bytes.Clone(m.ID), token: bytes.Clone(m.ProgressToken), meta: bytes.Clone(m.Meta), trace: c.head.Trace, from: c.from}
 		verdict, outcome := n.mrtr.retryCall(st, x, mrtr.AnswersDigest(m), given)
 		switch verdict {
 		case retryTaken:

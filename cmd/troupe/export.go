@@ -38,6 +38,7 @@ type exporters struct {
 	failed         atomic.Int64
 	told           atomic.Int64 // when the log said last that an export has failed, unix seconds
 	log            *slog.Logger // which is not exported
+	lines          *logLines    // the log, if requests are logged
 }
 
 // otelSignal is one of the three kinds of telemetry, as its variables name it.
@@ -126,13 +127,22 @@ func newExporters(ctx context.Context, o *troupe.Options, piped bool) (_ *export
 // says that standard output carries the protocol, and that there is no /metrics. The caller must close what it returns.
 func (s *settings) observe(ctx context.Context, o *troupe.Options, stderr io.Writer, piped bool) (*exporters, *sdkmetric.MeterProvider, error) {
 	o.Log = s.logger(stderr)
+	var lines *logLines
+	if s.logRequests != "" {
+		lines = newLogLines(stderr)
+		o.Log = s.logger(promptLines{lines})
+		lines.log = o.Log
+	}
 	x, err := newExporters(ctx, o, piped)
 	if err != nil {
 		return nil, nil, err
 	}
-	o.Log = x.logger()
+	o.Log, x.lines = x.exported(o.Log), lines
 	o.Telemetry.Detail, o.Telemetry.Principals = s.metricsDetail, s.tracePrincipals
-	o.Telemetry.Requests, _ = s.requestLog() // check has looked
+	if lines != nil {
+		o.Telemetry.Requests, _ = s.requestLog() // check has looked
+		o.Telemetry.Requests.Log = x.exported(s.logger(lines))
+	}
 	if x.traces != nil {
 		o.Telemetry.TracerProvider = x.traces
 	}
@@ -167,12 +177,12 @@ func queueOf(variable string) (int64, error) {
 	return n, nil
 }
 
-// logger returns a log that is exported, too, if logs are.
-func (x *exporters) logger() *slog.Logger {
+// exported returns a log whose records are exported, too, if logs are.
+func (x *exporters) exported(log *slog.Logger) *slog.Logger {
 	if x.logs == nil {
-		return x.log
+		return log
 	}
-	return slog.New(slog.NewMultiHandler(x.log.Handler(), leveled{otelslog.NewHandler("github.com/troupe-run/troupe", otelslog.WithLoggerProvider(x.logs)), x.log.Handler()}))
+	return slog.New(slog.NewMultiHandler(log.Handler(), leveled{otelslog.NewHandler("github.com/troupe-run/troupe", otelslog.WithLoggerProvider(x.logs)), log.Handler()}))
 }
 
 // leveled is a handler with the levels of another one.
@@ -201,13 +211,20 @@ func (x *exporters) exportFailed(err error) {
 	}
 }
 
-// countLosses has the meters count what was not exported.
+// countLosses has the meters count what was not exported, and not written.
 func (x *exporters) countLosses(meters metric.MeterProvider) error {
-	if x.resource == nil {
+	lost := make(map[string]*atomic.Int64)
+	if x.resource != nil {
+		lost["traces"], lost["logs"] = &x.spans.dropped, &x.records.dropped
+	}
+	if x.lines != nil {
+		lost["requests"] = &x.lines.dropped
+	}
+	if len(lost) == 0 {
 		return nil
 	}
 	m := meters.Meter("github.com/troupe-run/troupe/cmd/troupe")
-	dropped, err := m.Int64ObservableCounter("troupe.telemetry.dropped", metric.WithUnit("{record}"), metric.WithDescription("Spans and log records that were not exported, because the collector is away or slow."))
+	dropped, err := m.Int64ObservableCounter("troupe.telemetry.dropped", metric.WithUnit("{record}"), metric.WithDescription("Spans and log records that were not exported, because the collector is away or slow, and lines of requests that were not written."))
 	if err != nil {
 		return err
 	}
@@ -216,19 +233,28 @@ func (x *exporters) countLosses(meters metric.MeterProvider) error {
 		return err
 	}
 	_, err = m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
-		o.ObserveInt64(dropped, x.spans.dropped.Load(), metric.WithAttributes(attribute.String("signal", "traces")))
-		o.ObserveInt64(dropped, x.records.dropped.Load(), metric.WithAttributes(attribute.String("signal", "logs")))
+		for signal, n := range lost {
+			o.ObserveInt64(dropped, n.Load(), metric.WithAttributes(attribute.String("signal", signal)))
+		}
 		o.ObserveInt64(failed, x.failed.Load())
 		return nil
 	}, dropped, failed)
 	return err
 }
 
-// lastExport is how long the end of the process waits for a collector.
+// writeLines writes the lines of requests that wait, within d.
+func (x *exporters) writeLines(d time.Duration) {
+	if x.lines != nil {
+		x.lines.flushWithin(d)
+	}
+}
+
+// lastExport is how long the end of the process waits for a collector, and for whoever reads its log.
 const lastExport = 3 * time.Second
 
-// close exports what waits, for as long as lastExport.
+// close writes and exports what waits, for as long as lastExport each.
 func (x *exporters) close(meters *sdkmetric.MeterProvider) {
+	x.writeLines(lastExport)
 	ctx, cancel := context.WithTimeout(context.Background(), lastExport)
 	defer cancel()
 	var ends []func(context.Context) error // at once: where one collector is away another may be there

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/telemetry"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -31,10 +32,12 @@ func scraped(t *testing.T, record func(*telemetry.Instruments), detail telemetry
 }
 
 // bothEras calls five tools of each of 1,000 servers once in a session, with its handshake, and once without.
-func bothEras(in *telemetry.Instruments) {
+func bothEras(in *telemetry.Instruments) { bothErasOf(1000, in) }
+
+func bothErasOf(servers int, in *telemetry.Instruments) {
 	ctx := context.Background()
 	legacy, modern := telemetry.Via{Revision: mcp.LatestLegacy, HTTP: 1}, telemetry.Via{Revision: mcp.Latest, HTTP: 1}
-	for i := range 1000 {
+	for i := range servers {
 		ops := in.Operations(fmt.Sprintf("server-%04d", i))
 		for _, method := range []string{mcp.MethodInitialize, mcp.NotifyInitialized} {
 			ops.Operation(method, "").End(ctx, legacy, time.Millisecond, 0)
@@ -118,5 +121,34 @@ func TestMetricsOfManyTools(t *testing.T) {
 		if !strings.Contains(body, `error_type="_OTHER"`) || !strings.Contains(body, `troupe_metrics_coarse_total{detail="server"}`) {
 			t.Errorf("%s: neither codes beyond those that are told apart nor tools are counted as such", detail)
 		}
+	}
+}
+
+// BenchmarkScrape measures /metrics, with the series of one server and of 1,000 that have five tools each.
+func BenchmarkScrape(b *testing.B) {
+	for _, servers := range []int{1, 1000} {
+		b.Run(fmt.Sprint("servers=", servers), func(b *testing.B) {
+			meters, handler, err := newMetrics()
+			if err != nil {
+				b.Fatal(err)
+			}
+			rt, err := troupe.New(troupe.Options{Telemetry: troupe.Telemetry{MeterProvider: meters}}) // which has the gauges of a process
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer func() { _ = rt.Close(context.Background()) }()
+			in, err := telemetry.New(telemetry.Config{MeterProvider: meters})
+			if err != nil {
+				b.Fatal(err)
+			}
+			bothErasOf(servers, in)
+			size := 0
+			for b.Loop() {
+				w := httptest.NewRecorder()
+				handler.ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+				size = w.Body.Len()
+			}
+			b.ReportMetric(float64(size), "bytes")
+		})
 	}
 }

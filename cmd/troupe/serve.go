@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -78,6 +79,7 @@ func (s *settings) serveDemo(cmd *cobra.Command, stderr io.Writer) error {
 		o.Log.Info("draining: waiting for running calls; a second signal ends the process at once", "signal", sig.String())
 		cancel()
 		<-signals
+		sent.writeLines(time.Second)
 		os.Exit(1)
 	}()
 

@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 
 // binary returns the path of the program, which is built once for all tests that start it. With -short
 // it skips the test.
-func binary(t *testing.T) string {
+func binary(t testing.TB) string {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("builds the program and starts processes")
@@ -112,16 +112,28 @@ func startAny(t *testing.T, args ...string) *process {
 	if !slices.Contains(args, "--nats") && !slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "nats-listen=") }) { // no other process waits for its lease to end
 		flags = append(flags, "--set", "lease=2m") // a busy machine may keep it from renewing one
 	}
-	isVariable := func(a string) bool { return strings.HasPrefix(a, "OTEL_") }
-	env := slices.DeleteFunc(slices.Clone(args), func(a string) bool { return !isVariable(a) })
-	p.cmd = exec.Command(binary(t), append(flags, slices.DeleteFunc(slices.Clone(args), isVariable)...)...)
-	p.cmd.Stderr, p.cmd.Env = p.stderr, append(os.Environ(), env...)
+	args, env := withoutVariables(args)
+	p.cmd = exec.Command(binary(t), append(flags, args...)...)
+	p.cmd.Stderr, p.cmd.Env = p.stderr, env
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = p.cmd.Process.Kill() })
 	go func() { p.exited <- p.cmd.Wait() }()
 	return p
+}
+
+// withoutVariables returns the arguments that do not begin with OTEL_, and an environment that has the others.
+func withoutVariables(args []string) (others, env []string) {
+	env = os.Environ()
+	for _, a := range args {
+		if strings.HasPrefix(a, "OTEL_") {
+			env = append(env, a)
+		} else {
+			others = append(others, a)
+		}
+	}
+	return others, env
 }
 
 // await waits until the output of the process matches.

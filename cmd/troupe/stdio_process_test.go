@@ -24,10 +24,12 @@ type stdioProcess struct {
 	stderr bytes.Buffer
 }
 
+// startStdio starts the process. Arguments that begin with OTEL_ are of its environment.
 func startStdio(t *testing.T, args ...string) *stdioProcess {
 	t.Helper()
+	args, env := withoutVariables(args)
 	p := &stdioProcess{t: t, cmd: exec.Command(binary(t), append([]string{"stdio", "--set", "conformance=true"}, args...)...)}
-	p.cmd.Stderr = &p.stderr
+	p.cmd.Stderr, p.cmd.Env = &p.stderr, env
 	var err error
 	if p.in, err = p.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)

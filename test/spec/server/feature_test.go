@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"go.opentelemetry.io/otel/trace"
-	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/mcp"
@@ -395,63 +393,6 @@ func TestPrincipals(t *testing.T) {
 			t.Errorf("eve: %s, challenge %q, %s", a.Status, a.Header.Get("WWW-Authenticate"), a.Body)
 		}
 		host.Equal(t, "ann still", ann.Post(host.Call("1", "who", `{}`)).Body, host.TextResult("1", "test/ann"))
-	})
-}
-
-// spanParents is a tracer provider that remembers the parents of its spans.
-type spanParents struct {
-	noop.TracerProvider
-	all []trace.SpanContext
-}
-
-func (s *spanParents) Tracer(string, ...trace.TracerOption) trace.Tracer { return parentTracer{of: s} }
-
-type parentTracer struct {
-	noop.Tracer
-	of *spanParents
-}
-
-func (t parentTracer) Start(ctx context.Context, _ string, _ ...trace.SpanStartOption) (context.Context, trace.Span) {
-	t.of.all = append(t.of.all, trace.SpanContextFromContext(ctx))
-	return ctx, noop.Span{}
-}
-
-func TestTraceContext(t *testing.T) {
-	kit.Bubble(t, func(t *testing.T) {
-		parents := &spanParents{}
-		h := host.New(t, troupe.Options{Telemetry: troupe.Telemetry{TracerProvider: parents}}, nil)
-		h.AddTool("trace", 0, func(ctx context.Context, _ *troupe.Call) (string, error) {
-			sc := trace.SpanContextFromContext(ctx)
-			return fmt.Sprint(sc.TraceID(), " ", sc.SpanID(), " ", sc.TraceState()), nil
-		})
-		c := h.Session()
-		parents.all = nil // of the handshake
-		const a, b = "0af7651916cd43dd8448eb211c80319c", "1af7651916cd43dd8448eb211c80319c"
-		const none = "00000000000000000000000000000000 0000000000000000 "
-		header := []string{"Traceparent", "00-" + a + "-b7ad6b7169203331-01", "Tracestate", "x=1"}
-		meta := `{"name":"trace","_meta":{"traceparent":"00-` + b + `-c7ad6b7169203331-01","tracestate":"y=2"}}`
-		for _, row := range []struct {
-			params string
-			header []string
-			want   string
-		}{
-			{`{"name":"trace"}`, nil, none},
-			{`{"name":"trace"}`, header, a + " b7ad6b7169203331 x=1"},
-			{meta, header, b + " c7ad6b7169203331 y=2"},
-			{meta, nil, b + " c7ad6b7169203331 y=2"},
-			{`{"name":"trace","_meta":{"traceparent":5}}`, nil, none},
-			{`{"name":"trace","_meta":{"traceparent":"00-zz-1-1"}}`, nil, none},
-			{`{"name":"trace"}`, []string{"Traceparent", strings.Repeat("0", 5000)}, none},
-		} {
-			host.Equal(t, row.params, c.Post(host.Method("1", "tools/call", row.params), row.header...).Body, host.TextResult("1", row.want))
-		}
-		var valid []bool
-		for _, p := range parents.all {
-			valid = append(valid, p.IsValid() && p.IsRemote())
-		}
-		if diff := cmp.Diff([]bool{false, true, true, true, false, false, false}, valid); diff != "" {
-			t.Errorf("spans with a parent (-want +got):\n%s", diff)
-		}
 	})
 }
 

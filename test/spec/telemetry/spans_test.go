@@ -22,6 +22,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/mcp"
 	"github.com/troupe-run/troupe/test/kit"
 	"github.com/troupe-run/troupe/test/spec/host"
 )
@@ -38,14 +39,9 @@ type traced struct {
 	all *tracetest.SpanRecorder
 }
 
-func newRecorder() (*tracetest.SpanRecorder, troupe.Telemetry) {
-	all := tracetest.NewSpanRecorder()
-	return all, troupe.Telemetry{TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(all))}
-}
-
 // newTraced returns such a runtime, with the test tools and one that fails.
 func newTraced(t *testing.T) *traced {
-	all, tel := newRecorder()
+	all, tel := host.NewRecorder()
 	return &traced{host.New(t, troupe.Options{Telemetry: tel, Authenticate: nil}, nil), all}
 }
 
@@ -99,12 +95,16 @@ func TestSpansOfASession(t *testing.T) {
 	kit.Bubble(t, func(t *testing.T) {
 		h := newTraced(t)
 		h.AddTool("fails", 0, func(context.Context, *troupe.Call) (string, error) { return "", errors.New("no") })
+		troupe.AddTool(h.Server, troupe.Tool{Name: "says_so"}, func(context.Context, *troupe.Call, struct{}) (*mcp.CallToolResult, error) {
+			return &mcp.CallToolResult{Content: mcp.Contents{mcp.Text("no")}, IsError: true}, nil
+		})
 		c := h.Client()
 		c.Initialize(`{}`)
 		for i, m := range []string{
 			host.Method(`"ping 1"`, "ping", `{}`),
 			host.Call("2", "echo", `{"text":"x"}`),
 			host.Call("3", "fails", `{}`),
+			host.Call("33", "says_so", `{}`),
 			host.Call("4", "made up", `{}`),
 			host.Method("5", "prompts/get", `{"name":"greet","arguments":{"who":"x"}}`),
 			host.Method("6", "resources/read", `{"uri":"test://one"}`),
@@ -129,6 +129,7 @@ func TestSpansOfASession(t *testing.T) {
 			"server ping" + id("ping 1") + r,
 			"server tools/call echo" + tool("echo") + id("2") + r,
 			"server tools/call fails" + failed("tool_error") + tool("fails") + id("3") + r + ` ERROR ""`,
+			"server tools/call says_so" + failed("tool_error") + tool("says_so") + id("33") + r + ` ERROR ""`,
 			"server tools/call" + failed("-32602") + " gen_ai.operation.name=execute_tool" + id("4") + r + status("-32602") + ` ERROR "Unknown tool: made up"`,
 			"server prompts/get greet gen_ai.prompt.name=greet" + id("5") + r,
 			"server resources/read" + id("6") + r + " mcp.resource.uri=test://one",
@@ -167,7 +168,7 @@ func TestSpansWithoutSessions(t *testing.T) {
 // TestSpansOfAPipe: the transport of standard input and output is pipe.
 func TestSpansOfAPipe(t *testing.T) {
 	kit.Bubble(t, func(t *testing.T) {
-		all, tel := newRecorder()
+		all, tel := host.NewRecorder()
 		p := host.NewPipe(t, troupe.Options{Telemetry: tel})
 		p.Initialize("2025-06-18")
 		p.Ask(host.Call("2", "echo", `{"text":"x"}`))
@@ -199,39 +200,45 @@ func labels(attrs []attribute.KeyValue) string {
 }
 
 // TestParents: the parent is the trace context in _meta, to which that of HTTP is linked, or else that of HTTP. What is malformed or
-// too long counts as absent, and harms nothing.
+// too long counts as absent, and harms nothing. The handler's context has the span.
 func TestParents(t *testing.T) {
-	message, carrier := "b7ad6b7169203331", "00f067aa0ba902b7"
-	none := "parent 0000000000000000"
-	for name, tt := range map[string]struct{ meta, header, want string }{
-		"of the message":              {meta: ofMessage, want: "parent " + message},
-		"of HTTP":                     {header: ofCarrier, want: "parent " + carrier},
-		"of both":                     {meta: ofMessage, header: ofCarrier, want: "parent " + message + ", troupe.link=transport " + carrier},
+	member := func(parent string) string { return `"traceparent":"` + parent + `"` }
+	header := http.Header{"Traceparent": {ofCarrier}, "Tracestate": {"x=1"}}
+	const message, carrier, none = "parent b7ad6b7169203331", "parent 00f067aa0ba902b7", "parent 0000000000000000"
+	for name, tt := range map[string]struct {
+		meta   string // members
+		header http.Header
+		want   string // the parent, and links
+		state  string
+	}{
+		"of the message":              {meta: member(ofMessage) + `,"tracestate":"y=2"`, want: message, state: "y=2"},
+		"of HTTP":                     {header: header, want: carrier, state: "x=1"},
+		"of both":                     {meta: member(ofMessage) + `,"tracestate":"y=2"`, header: header, want: message + ", troupe.link=transport 00f067aa0ba902b7", state: "y=2"},
 		"of none":                     {want: none},
-		"malformed":                   {meta: "00-xyz", want: none},
-		"malformed, HTTP's is good":   {meta: "00-xyz", header: ofCarrier, want: "parent " + carrier},
-		"a megabyte":                  {meta: strings.Repeat("0", 1<<20), want: none},
-		"a megabyte that begins well": {meta: ofMessage + strings.Repeat("-0", 1<<19), want: none},
+		"malformed":                   {meta: member("00-xyz"), want: none},
+		"malformed, HTTP's is good":   {meta: member("00-xyz"), header: header, want: carrier, state: "x=1"},
+		"a number":                    {meta: `"traceparent":5`, want: none},
+		"a megabyte":                  {meta: member(strings.Repeat("0", 1<<20)), want: none},
+		"a megabyte that begins well": {meta: member(ofMessage + strings.Repeat("-0", 1<<19)), want: none},
+		"long, of HTTP":               {header: http.Header{"Traceparent": {strings.Repeat("0", 5000)}}, want: none},
 	} {
 		t.Run(name, func(t *testing.T) {
 			kit.Bubble(t, func(t *testing.T) {
 				h := newTraced(t)
+				h.AddTool("trace", 0, func(ctx context.Context, _ *troupe.Call) (string, error) {
+					c := trace.SpanContextFromContext(ctx)
+					return fmt.Sprint(c.SpanID(), " ", c.TraceState()), nil
+				})
 				c := h.Session()
-				if tt.header != "" {
-					c.Header = http.Header{"Traceparent": {tt.header}}
-				}
-				body := host.Call("2", "echo", `{"text":"x"}`)
-				if tt.meta != "" {
-					body = host.Method("2", "tools/call", `{"name":"echo","arguments":{"text":"x"},"_meta":{"traceparent":"`+tt.meta+`"}}`)
-				}
-				if r := c.Post(body); r.StatusCode != 200 {
-					t.Fatalf("%s %s", r.Status, r.Body)
-				}
+				c.Header = tt.header
+				a := c.Post(host.Method("2", "tools/call", `{"name":"trace","_meta":{`+tt.meta+`}}`))
 				told(h.all)
 				all := h.all.Ended()
-				if got := parentOf(all[len(all)-1]); got != tt.want {
+				last := all[len(all)-1]
+				if got := parentOf(last); got != tt.want {
 					t.Errorf("got %s, want %s", got, tt.want)
 				}
+				host.Equal(t, "the handler's span", a.Body, host.TextResult("2", last.SpanContext().SpanID().String()+" "+tt.state))
 			})
 		})
 	}
@@ -290,7 +297,7 @@ func TestRetriesAreLinked(t *testing.T) {
 // TestSecondRunsAreLinked: the run after a crash is a span of its own below the same parent, linked to the first run.
 func TestSecondRunsAreLinked(t *testing.T) {
 	kit.Bubble(t, func(t *testing.T) {
-		all, tel := newRecorder()
+		all, tel := host.NewRecorder()
 		o := troupe.Options{Dir: t.TempDir(), Telemetry: tel}
 		h := host.New(t, o, nil)
 		c := h.Session()
@@ -321,10 +328,124 @@ func TestSecondRunsAreLinked(t *testing.T) {
 	})
 }
 
+// TestSecondRunsOfABatchAreLinked is the same of the requests of a batch (2025-03-26): each is linked to its own first run.
+func TestSecondRunsOfABatchAreLinked(t *testing.T) {
+	kit.Bubble(t, func(t *testing.T) {
+		all, tel := host.NewRecorder()
+		o := troupe.Options{Dir: t.TempDir(), Telemetry: tel}
+		addLater := func(h *host.Host) {
+			troupe.AddTool(h.Server, troupe.Tool{Name: "later", Rerun: troupe.Safe}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
+				if call.Attempt() > 1 {
+					return "again", nil
+				}
+				if err := host.Sleep(ctx, 1000); err != nil {
+					return "", err
+				}
+				if err := call.Log(ctx, mcp.LevelInfo, "later", "x"); err != nil { // the client comes back with its id
+					return "", err
+				}
+				return "", host.Sleep(ctx, 10_000)
+			})
+		}
+		h := host.New(t, o, nil)
+		addLater(h)
+		c := h.BatchingSession()
+		c.Header = http.Header{"Traceparent": {ofCarrier}}
+		a := c.Post(host.Batch(host.Call("2", "later", `{}`), host.Call("3", "later", `{}`)))
+		defer a.Close()
+		first, _ := a.Next()
+		time.Sleep(5 * time.Second)
+		running := map[string]string{} // the span of the first run by the id of the request
+		for _, s := range all.Started() {
+			running[attr(s, "jsonrpc.request.id")] = s.SpanContext().SpanID().String()
+		}
+		h2, c2 := host.Crashed(t, o.Dir, o, c)
+		addLater(h2)
+		c2.Get(first.ID).All()
+		told(all)
+		again := 0
+		for _, s := range all.Ended() {
+			if attr(s, "troupe.run") != "2" {
+				continue
+			}
+			again++
+			if got, want := parentOf(s), "parent 00f067aa0ba902b7, troupe.link=earlier run "+running[attr(s, "jsonrpc.request.id")]; got != want {
+				t.Errorf("the second run of %s has the %s, want %s", attr(s, "jsonrpc.request.id"), got, want)
+			}
+		}
+		if again != 2 {
+			t.Errorf("%d spans of second runs in\n%s", again, strings.Join(told(all), "\n"))
+		}
+	})
+}
+
+// TestRetriesAtAnotherNodeAreLinked: the request that brings the answers may reach another node than the one where the call waits. The
+// trace context of its header goes along.
+func TestRetriesAtAnotherNodeAreLinked(t *testing.T) {
+	all, tel := host.NewRecorder()
+	host.Fleet(t, 2, troupe.Options{Telemetry: tel}, nil, func(t *testing.T, hosts []*host.Host) {
+		m := hosts[0].Stateless(host.EveryCapability)
+		a, id := m.Tool("ask", `{"question":"?"}`)
+		state := m.Parked(a, id, "elicit")
+		m.Client = hosts[1].Moved(m.Client)
+		m.Client.Header = http.Header{"Traceparent": {ofCarrier}}
+		a, id = m.Tool("ask", `{"question":"?"}`, state, host.Given("elicit", "y"))
+		host.Equal(t, "the result", m.Done(a, id), `accept {"answer":"y"}`)
+		lines := told(all)
+		ended := all.Ended()
+		if got := parentOf(ended[len(ended)-1]); !strings.HasSuffix(got, ", troupe.link=troupe.sent_again 00f067aa0ba902b7") {
+			t.Errorf("the call has the %s:\n%s", got, strings.Join(lines, "\n"))
+		}
+	})
+}
+
+// TestTakeoversAreLinked: the run at a node that has taken a call over is linked to the run at the one that was lost.
+func TestTakeoversAreLinked(t *testing.T) {
+	kit.BubbleNATS(t, nil, func(t *testing.T, v *kit.VirtualNATS) {
+		var hosts []*host.Host
+		var all []*tracetest.SpanRecorder
+		for _, name := range []string{"a", "b"} {
+			recorder, tel := host.NewRecorder()
+			o := troupe.Options{Telemetry: tel, Store: troupe.StoreOptions{Node: name, NATS: troupe.NATSOptions{URL: v.Line(name).URL()}}}
+			hosts, all = append(hosts, host.New(t, o, nil)), append(all, recorder)
+		}
+		c := hosts[0].Session()
+		c.Header = http.Header{"Traceparent": {ofCarrier}}
+		a := c.Post(host.Call("2", "count", `{"to":30,"delay_ms":1000}`))
+		defer a.Close()
+		first, _ := a.Next()
+		time.Sleep(3 * time.Second)
+		before := all[0].Started()
+		running := before[len(before)-1]
+		v.Line("a").Break()
+		defer v.Line("a").Heal()
+		host.Last(t, hosts[1].Moved(c).Get(first.ID))
+		lines := told(all[1])
+		ended := all[1].Ended()
+		if len(ended) == 0 {
+			t.Fatal("the other node has no span")
+		}
+		again := ended[len(ended)-1]
+		if got, want := attr(again, "troupe.run")+" "+parentOf(again), "2 parent 00f067aa0ba902b7, troupe.link=earlier run "+running.SpanContext().SpanID().String(); got != want {
+			t.Errorf("got %s, want %s:\n%s", got, want, strings.Join(lines, "\n"))
+		}
+	})
+}
+
+// attr returns an attribute of a span as text, "" if it has none.
+func attr(s sdktrace.ReadOnlySpan, key attribute.Key) string {
+	for _, kv := range s.Attributes() {
+		if kv.Key == key {
+			return kv.Value.String()
+		}
+	}
+	return ""
+}
+
 // TestHandlersThatDoNotReturn: the span of a call ends with an error, and its line is logged, also where the handler panics.
 func TestHandlersThatDoNotReturn(t *testing.T) {
 	kit.Bubble(t, func(t *testing.T) {
-		all, tel := newRecorder()
+		all, tel := host.NewRecorder()
 		lines := &host.Lines{}
 		tel.Requests = troupe.RequestLog{Errors: true, Log: slog.New(slog.NewJSONHandler(lines, nil))}
 		h := host.New(t, troupe.Options{Telemetry: tel, Log: slog.New(slog.DiscardHandler)}, nil)
@@ -367,7 +488,7 @@ func TestTextOnSpansIsBounded(t *testing.T) {
 // TestPseudonyms: spans name principals by a pseudonym, if that is asked for.
 func TestPseudonyms(t *testing.T) {
 	kit.Bubble(t, func(t *testing.T) {
-		all, tel := newRecorder()
+		all, tel := host.NewRecorder()
 		tel.Principals = true
 		h := host.New(t, troupe.Options{Telemetry: tel, Authenticate: host.User}, nil)
 		for _, name := range []string{"ann", "bob", "ann"} {
