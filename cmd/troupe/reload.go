@@ -78,7 +78,7 @@ func (r *reloader) reload() error {
 		// What clients are told of the server stays, and tokens with it.
 		s.listen, s.publicURL, s.tlsCert, s.allowAnonymous, s.conformance = began.listen, began.publicURL, began.tlsCert, began.allowAnonymous, began.conformance
 		if err := s.checkAuth(); err != nil {
-			return fmt.Errorf("with the public-url, and other addresses, with which the process began: %w", err)
+			return fmt.Errorf("with the public-url, and other addresses, with which the process began: %w", s.table.explainSources(err))
 		}
 		if began.takesTokens() && !s.takesTokens() {
 			return errors.New("no token would count any more, and a server does not begin to let in everybody while it runs: leave auth-issuer, an issuer in the section auth, or api-keys")
@@ -97,7 +97,7 @@ func (r *reloader) reload() error {
 }
 
 // laterSettings are the settings that differ between two tables and do not apply at once.
-func laterSettings(a, b *pflag.FlagSet) (names []string) {
+func laterSettings(a, b *settingTable) (names []string) {
 	a.VisitAll(func(f *pflag.Flag) {
 		if !slices.Contains(atOnce, f.Name) && f.Value.String() != b.Lookup(f.Name).Value.String() {
 			names = append(names, f.Name)

@@ -25,7 +25,8 @@ func serveCommand(stderr io.Writer) *cobra.Command {
 		Long: "Serves the demo, which has every feature, at /mcp, and at /sse for clients of HTTP+SSE unless --revisions leaves\n" +
 			"out 2024-11-05, with /healthz, /readyz and /metrics beside it.\n" +
 			"The data directory keeps sessions and event streams: kill the process, start it again, and\n" +
-			"clients go on where they were. SIGHUP reads the file of --config again: whose tokens count applies at once.",
+			"clients go on where they were. SIGHUP reads the file of --config again: whose tokens count applies at once.\n" +
+			"Each setting has an environment variable, too: TROUPE_LISTEN is that of --listen, which wins over it.",
 		Example: `  troupe serve                                        on 127.0.0.1:8080, data in ~/.local/state/troupe
   troupe serve --memory --listen 127.0.0.1:0          to try something: no data, any free port
   troupe serve --data /var/lib/troupe --max-store 20GiB --log-format json
@@ -37,7 +38,7 @@ func serveCommand(stderr io.Writer) *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if s.helpLimits {
-				return s.writeSettings(cmd)
+				return s.table.writeSettings(cmd)
 			}
 			if err := s.readSettings(); err != nil {
 				return err
@@ -73,6 +74,7 @@ func (s *settings) serveDemo(cmd *cobra.Command, stderr io.Writer) error {
 		return explain(err, o)
 	}
 	defer sent.close(provider)
+	logUnknown(o.Log, s.variables)
 	go func() {
 		sig := <-signals
 		o.Log.Info("draining: waiting for running calls; a second signal ends the process at once", "signal", sig.String())

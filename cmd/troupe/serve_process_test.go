@@ -104,7 +104,10 @@ func start(t *testing.T, args ...string) *process {
 // hung is how long to wait for what comes at once, unless something hangs. A busy machine comes nowhere near it.
 const hung = 10 * time.Minute
 
-// startAny is start for a process that may end. Arguments that begin with OTEL_ are of its environment.
+// isVariable says that an argument of a process that a test starts is of its environment.
+var isVariable = regexp.MustCompile(`^[A-Z_]+=`).MatchString
+
+// startAny is start for a process that may end. Arguments such as TROUPE_LISTEN=127.0.0.1:0 are of its environment.
 func startAny(t *testing.T, args ...string) *process {
 	t.Helper()
 	p := &process{stderr: &lines{wrote: make(chan struct{}, 1)}, exited: make(chan error, 1)}
@@ -112,7 +115,6 @@ func startAny(t *testing.T, args ...string) *process {
 	if !slices.Contains(args, "--nats") && !slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "nats-listen=") }) { // no other process waits for its lease to end
 		flags = append(flags, "--set", "lease=2m") // a busy machine may keep it from renewing one
 	}
-	isVariable := func(a string) bool { return strings.HasPrefix(a, "OTEL_") }
 	env := slices.DeleteFunc(slices.Clone(args), func(a string) bool { return !isVariable(a) })
 	p.cmd = exec.Command(binary(t), append(flags, slices.DeleteFunc(slices.Clone(args), isVariable)...)...)
 	p.cmd.Stderr, p.cmd.Env = p.stderr, append(os.Environ(), env...)
