@@ -327,6 +327,15 @@ func (l *RequestLog) log(or *slog.Logger) *telemetry.Requests {
 	return &telemetry.Requests{Log: cmp.Or(l.Log, or), All: l.All, Errors: l.Errors, Slow: l.Slow}
 }
 
+// Check returns the error with which New would refuse the options because of their values: it names
+// every one that is out of bounds. It opens no store, and does not ask NATS servers or issuers.
+func (o Options) Check() error {
+	if err := o.settle(); err != nil {
+		return fmt.Errorf("troupe: %w", err)
+	}
+	return nil
+}
+
 // settle sets each option that is 0 to its default, copies the slices, and reports every
 // option that is out of bounds. The default of MaxStore depends on where the store is.
 func (o *Options) settle() error {

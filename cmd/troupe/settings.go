@@ -463,11 +463,11 @@ func (s *settings) options() troupe.Options {
 // writeSettings writes the settings that are no flags of cmd.
 func (t *settingTable) writeSettings(cmd *cobra.Command) error {
 	w := cmd.OutOrStdout()
-	fmt.Fprintf(w, `The settings of troupe %s that are no flags: write each as a line NAME: VALUE of the YAML file of --config, such as
+	fmt.Fprintf(w, `The settings of %s that are no flags: write each as a line NAME: VALUE of the YAML file of --config, such as
 max-body: 64MiB, as a variable of the environment, such as TROUPE_MAX_BODY=64MiB, which wins over the file, or as
 --set NAME=VALUE, which wins over both. One that has no value here is true or false, and one that may be repeated
 is a list: [A, B] in the file, A,B in the environment.
-`, cmd.Name())
+`, cmd.CommandPath())
 	writeGroups(w, settingGroups, "", func(name string) *pflag.Flag {
 		if cmd.Flags().Lookup(name) != nil {
 			return nil
