@@ -4,6 +4,7 @@
 //	troupe serve      serve the demo until SIGINT or SIGTERM
 //	troupe stdio      serve the demo on standard input and output
 //	troupe config     check the settings of serve, and show where each comes from
+//	troupe health     ask a server of this machine whether it is healthy, or ready
 //	troupe call       call a tool of a server, this program's or any other
 //	troupe tools      list the tools of one
 //	troupe nodes      list the processes that share its store
