@@ -3,7 +3,6 @@ package troupe
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -17,6 +16,7 @@ import (
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/auth"
 	"github.com/troupe-run/troupe/cluster"
+	"github.com/troupe-run/troupe/internal/keypair"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/spoken"
 	"github.com/troupe-run/troupe/internal/telemetry"
@@ -215,7 +215,9 @@ func (o *NATSOptions) checkEffects() error {
 // for 0 and negative values holds.
 type HTTPOptions struct {
 	// TLSCert and TLSKey are the paths of PEM files for Serve; both empty means no TLS. New refuses one without the other, and
-	// files that cannot be read or do not belong together.
+	// files that cannot be read or do not belong together. Serve looks every five seconds whether they have changed: new
+	// connections then see the new certificate, and the others go on. Files that do not belong together, or are written in
+	// part, change nothing. See [Runtime.ReloadTLS].
 	TLSCert, TLSKey string
 	// AllowOrigins are the origins that browsers may call from, beside the
 	// server's own.
@@ -394,10 +396,18 @@ func (o *HTTPOptions) checkTLS() error {
 	if o.TLSCert == "" {
 		return nil
 	}
-	if _, err := tls.LoadX509KeyPair(o.TLSCert, o.TLSKey); err != nil {
+	if _, err := keypair.Open(o.TLSCert, o.TLSKey); err != nil {
 		return fmt.Errorf("Options.HTTP.TLSCert and TLSKey cannot be used: %w", err)
 	}
 	return nil
+}
+
+// openTLS returns the certificate that Serve shows, or nil without one.
+func (o *HTTPOptions) openTLS() (*keypair.Pair, error) {
+	if o.TLSCert == "" {
+		return nil, nil
+	}
+	return keypair.Open(o.TLSCert, o.TLSKey)
 }
 
 // The paths that Serve answers itself.

@@ -3,6 +3,7 @@ package troupe
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -106,8 +107,11 @@ func (rt *Runtime) ServeOn(ctx context.Context, ln net.Listener) error {
 	door.Limit(server.Crowd{All: all, PerAddress: perAddress, Network: quota.Network, Exempt: rt.opts.HTTP.TrustedProxies, Refused: rt.endpoints.turnedAway, Faulty: rt.observer().Rejected})
 	failed := make(chan error, 1)
 	var front *http1.Front // nil: net/http serves all
-	serve := func() error { return hs.ServeTLS(door, rt.opts.HTTP.TLSCert, rt.opts.HTTP.TLSKey) }
-	if rt.opts.HTTP.TLSCert == "" && rt.opts.HTTP.TLSKey == "" {
+	serve := func() error { return hs.ServeTLS(door, "", "") }
+	if rt.pair != nil {
+		hs.TLSConfig = &tls.Config{GetCertificate: rt.pair.Certificate}
+		defer rt.endpoints.watchTLS(after)()
+	} else {
 		in := transport.Reuse(door, hs)
 		if !rt.opts.HTTP.NetHTTP {
 			front = http1.NewFront(in, hs)
@@ -124,6 +128,48 @@ func (rt *Runtime) ServeOn(ctx context.Context, ln net.Listener) error {
 	case <-rt.drainer.dismissed:
 	}
 	return rt.drainer.endServing(after, door, front, hs)
+}
+
+// lookForTLS is how often Serve looks whether the files of its certificate have changed.
+const lookForTLS = 5 * time.Second
+
+// watchTLS looks after the files of the certificate until the caller calls stop.
+func (rt *endpoints) watchTLS(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		rt.pair.Watch(ctx, lookForTLS, rt.noteTLS)
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
+}
+
+// noteTLS logs and counts that the files of the certificate have changed; err is why they cannot be used.
+func (rt *endpoints) noteTLS(err error) {
+	if err != nil {
+		rt.tel.TLSReloaded("refused")
+		rt.log.Error("the files with the TLS certificate have changed and cannot be used: the certificate stays as it was", "certificate", rt.opts.HTTP.TLSCert, "key", rt.opts.HTTP.TLSKey, "error", err)
+		return
+	}
+	rt.tel.TLSReloaded("applied")
+	rt.log.Info("the TLS certificate was read again", "certificate", rt.opts.HTTP.TLSCert, "expires", rt.pair.Expires())
+}
+
+// ReloadTLS reads the files of HTTPOptions.TLSCert and TLSKey at once, which Serve does by itself when it finds that they
+// have changed. If they cannot be used, ReloadTLS returns why, and the certificate stays as it was. Without these files
+// it does nothing.
+func (rt *Runtime) ReloadTLS() error {
+	if rt.pair == nil {
+		return nil
+	}
+	fresh, err := rt.pair.Read()
+	if fresh || err != nil {
+		rt.endpoints.noteTLS(err)
+	}
+	return err
 }
 
 // serverLog takes what an http.Server logs. Clients can cause nearly all of that as often as they like: a record a minute

@@ -23,7 +23,7 @@ type commandLine struct{}
 // atOnce are the settings that apply while the process runs; the section auth is another.
 var atOnce = []string{"auth-issuer", "auth-audience", "auth-scope", "api-keys"}
 
-// reloader reads the config file again.
+// reloader reads the config file again, and the files of the TLS certificate.
 type reloader struct {
 	began   *settings // those with which the process began
 	cmd     *cobra.Command
@@ -46,8 +46,12 @@ func (r *reloader) watchSignals(ctx context.Context, hangups <-chan os.Signal) {
 			return
 		case <-hangups:
 		}
-		if r.began.config == "" {
+		if r.began.config == "" && r.began.tlsCert == "" {
 			r.log.Info("SIGHUP reads the file of --config again, and there is none")
+			continue
+		}
+		_ = r.rt.ReloadTLS() // it logs and counts what it finds
+		if r.began.config == "" {
 			continue
 		}
 		outcome := "applied"

@@ -42,6 +42,7 @@ var layers = []layer{
 	{"transport/server/http1", nil, nil, "a listener knows requests and responses, and nothing of what they carry"},
 	{"internal/inproc", nil, nil, "a name for a server of this process needs nothing"},
 	{"internal/jsonv2", nil, nil, "a library's options know nothing of what they are for"},
+	{"internal/keypair", nil, nil, "what a server shows over TLS depends on two files alone"},
 	{"internal/kernel", []string{"internal/directory"}, nil, "an actor system knows nothing of what its actors do"},
 	{"test/layout", nil, nil, "rules read the repository and run none of it"},
 	{"internal/scope", nil, nil, "what a request lacks is known without knowing whose it is"},
