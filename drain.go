@@ -57,6 +57,7 @@ type drainer struct {
 	drainError error         // what it returned, once drained is closed
 	dismiss    sync.Once     // closes dismissed
 	dismissed  chan struct{} // closed when an operator has Serve end
+	kept       bool          // another process has the socket of Serve, too: see KeepSocket
 }
 
 // dismissServe has Serve end, for an operator. It reports false if it ends already.
@@ -95,10 +96,17 @@ func (rt *drainer) drainCalls(ctx context.Context, door *server.Listener) error 
 func (rt *drainer) finishCalls(ctx context.Context, door *server.Listener) error {
 	rt.ready.Store(false)
 	rt.log.Info("draining", "calls", rt.node.Stats().InFlight)
+	if rt.opts.HTTP.Draining != nil {
+		rt.opts.HTTP.Draining()
+	}
 	rt.delayDrain(ctx, door)
 	patience, cancel := context.WithTimeout(ctx, rt.opts.DrainWait)
 	defer cancel()
-	rt.node.Finish(patience, func() bool { return rt.beside.Load() > 0 })
+	kept := door != nil && rt.kept
+	if kept && rt.node.Stats().Pending == 0 {
+		door.Shut() // whoever connects now waits for the next process, which nothing but this drain holds up
+	}
+	rt.node.Finish(patience, !kept, func() bool { return rt.beside.Load() > 0 })
 	if door != nil {
 		door.Shut()
 	} else {

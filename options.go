@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -245,6 +246,12 @@ type HTTPOptions struct {
 	// /metrics in Serve, such as 127.0.0.1:9090, without TLS. Listen then answers them with
 	// 404. The listener stays open to the end of a drain. Empty means that Listen serves them.
 	HealthListen string
+	// HealthListener is that listener, if the program has opened it; see [KeepSocket]. HealthListen is then its address.
+	// ServeOn closes it. nil means that Serve opens HealthListen.
+	HealthListener net.Listener
+	// Serving is called when Serve lets in clients, once all its listeners are open, and Draining when a drain begins, whoever has begun
+	// it. They are for telling a service manager, and must return soon. nil means none.
+	Serving, Draining func()
 	// PublicMetrics has Listen answer /metrics for everybody. The zero value has it do so for clients of this machine
 	// alone, which reach it over a loopback address or a UNIX socket, with 127.0.0.1, [::1] or localhost as the Host, and through no
 	// proxy: metrics name servers and tools, and say how busy they are. A proxy on this machine is known by the headers that it adds,
@@ -343,6 +350,9 @@ func (o Options) Check() error {
 func (o *Options) settle() error {
 	if o.Log == nil {
 		o.Log = slog.Default()
+	}
+	if o.HTTP.HealthListener != nil {
+		o.HTTP.HealthListen = cmp.Or(o.HTTP.HealthListener.Addr().String(), "a socket")
 	}
 	stored, err := storedHeaders(o.HTTP.StoredHeaders)
 	o.HTTP.StoredHeaders = stored
