@@ -30,15 +30,17 @@ type reloader struct {
 	rt      *troupe.Runtime
 	log     *slog.Logger
 	reloads metric.Int64Counter
+	manager *serviceManager
+	status  string // what the manager hears when the process serves
 }
 
-func newReloader(s *settings, cmd *cobra.Command, rt *troupe.Runtime, log *slog.Logger, meters metric.MeterProvider) (*reloader, error) {
+func newReloader(s *settings, cmd *cobra.Command, rt *troupe.Runtime, log *slog.Logger, meters metric.MeterProvider, manager *serviceManager, status string) (*reloader, error) {
 	reloads, err := meters.Meter("github.com/troupe-run/troupe/cmd/troupe").Int64Counter("troupe.config.reloads",
 		metric.WithUnit("{reload}"), metric.WithDescription("Times that the file of --config was read again, by outcome."))
-	return &reloader{s, cmd, rt, log, reloads}, err
+	return &reloader{s, cmd, rt, log, reloads, manager, status}, err
 }
 
-// watchSignals reads the file again for each signal.
+// watchSignals reads the files again for each signal.
 func (r *reloader) watchSignals(ctx context.Context, hangups <-chan os.Signal) {
 	for {
 		select {
@@ -46,21 +48,30 @@ func (r *reloader) watchSignals(ctx context.Context, hangups <-chan os.Signal) {
 			return
 		case <-hangups:
 		}
-		if r.began.config == "" && r.began.tlsCert == "" {
-			r.log.Info("SIGHUP reads the file of --config again, and there is none")
-			continue
+		r.manager.reloading()
+		r.readFiles(ctx)
+		if ctx.Err() == nil { // otherwise it has heard that the process drains
+			r.manager.ready(r.status)
 		}
-		_ = r.rt.ReloadTLS() // it logs and counts what it finds
-		if r.began.config == "" {
-			continue
-		}
-		outcome := "applied"
-		if err := r.reload(); err != nil {
-			outcome = "refused"
-			r.log.Error("the config file was read again and cannot be used: all settings stay as they were", "file", r.began.config, "error", oneLine(err))
-		}
-		r.reloads.Add(ctx, 1, metric.WithAttributes(attribute.String("outcome", outcome)))
 	}
+}
+
+// readFiles reads the files of the TLS certificate, and that of --config.
+func (r *reloader) readFiles(ctx context.Context) {
+	if r.began.config == "" && r.began.tlsCert == "" {
+		r.log.Info("SIGHUP reads the file of --config again, and there is none")
+		return
+	}
+	_ = r.rt.ReloadTLS() // it logs and counts what it finds
+	if r.began.config == "" {
+		return
+	}
+	outcome := "applied"
+	if err := r.reload(); err != nil {
+		outcome = "refused"
+		r.log.Error("the config file was read again and cannot be used: all settings stay as they were", "file", r.began.config, "error", oneLine(err))
+	}
+	r.reloads.Add(ctx, 1, metric.WithAttributes(attribute.String("outcome", outcome)))
 }
 
 // reload applies what of the file applies at once, or changes nothing.
@@ -72,6 +83,7 @@ func (r *reloader) reload() error {
 	if err := cmd.ParseFlags(args); err != nil {
 		return err
 	}
+	s.inherited = r.began.inherited
 	if err := s.readSettings(); err != nil {
 		return err
 	}

@@ -110,6 +110,12 @@ var isVariable = regexp.MustCompile(`^[A-Z_]+=`).MatchString
 // startAny is start for a process that may end. Arguments such as TROUPE_LISTEN=127.0.0.1:0 are of its environment.
 func startAny(t *testing.T, args ...string) *process {
 	t.Helper()
+	return startPrepared(t, func(*exec.Cmd) {}, args...)
+}
+
+// startPrepared is startAny with a command that prepare may change.
+func startPrepared(t *testing.T, prepare func(*exec.Cmd), args ...string) *process {
+	t.Helper()
 	p := &process{stderr: &lines{wrote: make(chan struct{}, 1)}, exited: make(chan error, 1)}
 	flags := []string{"serve", "--set", "conformance=true", "--listen", "127.0.0.1:0"}
 	if !slices.Contains(args, "--nats") && !slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "nats-listen=") }) { // no other process waits for its lease to end
@@ -118,6 +124,7 @@ func startAny(t *testing.T, args ...string) *process {
 	env := slices.DeleteFunc(slices.Clone(args), func(a string) bool { return !isVariable(a) })
 	p.cmd = exec.Command(binary(t), append(flags, slices.DeleteFunc(slices.Clone(args), isVariable)...)...)
 	p.cmd.Stderr, p.cmd.Env = p.stderr, append(os.Environ(), env...)
+	prepare(p.cmd)
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

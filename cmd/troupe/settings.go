@@ -70,6 +70,7 @@ type settings struct {
 	variables  map[string]string
 	config     string
 	helpLimits bool
+	inherited  inherited // which say where to listen, whatever the settings say
 }
 
 // settingGroups are the settings of serve, in the order of the help.
@@ -151,10 +152,12 @@ func (s *settings) readSettings() error {
 
 // check refuses invalid settings, and decides where the data lies.
 func (s *settings) check() error {
-	if err := checkListen("listen", s.listen); err != nil {
-		return err
+	if s.inherited.http == nil {
+		if err := checkListen("listen", s.listen); err != nil {
+			return err
+		}
 	}
-	if s.healthListen != "" {
+	if s.healthListen != "" && s.inherited.health == nil {
 		if err := checkListen("health-listen", s.healthListen); err != nil {
 			return err
 		}

@@ -130,7 +130,11 @@ func (s *settings) readSources() error {
 	if s.config == "" {
 		s.config = s.variables[configVariable]
 	}
-	return s.readFile()
+	if err := s.readFile(); err != nil {
+		return err
+	}
+	s.inherited.adopt(s)
+	return nil
 }
 
 // readFile sets what the command line and the environment leave out to what the file of --config says,
