@@ -58,6 +58,7 @@ type drainer struct {
 	dismiss    sync.Once     // closes dismissed
 	dismissed  chan struct{} // closed when an operator has the process end
 	serves     atomic.Bool   // ServeOn was called, which drains by itself
+	kept       bool          // another process has the socket of Serve, too: see KeepSocket
 }
 
 // Dismissed returns a channel that is closed when an operator has this process end, by troupe drain or by Operator. Serve ends by itself then.
@@ -103,10 +104,17 @@ func (rt *drainer) drainCalls(ctx context.Context, door *server.Listener) error 
 func (rt *drainer) finishCalls(ctx context.Context, door *server.Listener) error {
 	rt.ready.Store(false)
 	rt.log.Info("draining", "calls", rt.node.Stats().InFlight)
+	if rt.opts.HTTP.Draining != nil {
+		rt.opts.HTTP.Draining()
+	}
 	rt.delayDrain(ctx, door)
 	patience, cancel := context.WithTimeout(ctx, rt.opts.DrainWait)
 	defer cancel()
-	rt.node.Finish(patience, func() bool { return rt.beside.Load() > 0 })
+	kept := door != nil && rt.kept
+	if kept && rt.node.Stats().Pending == 0 {
+		door.Shut() // whoever connects now waits for the next process, which nothing but this drain holds up
+	}
+	rt.node.Finish(patience, !kept, func() bool { return rt.beside.Load() > 0 })
 	if door != nil {
 		door.Shut()
 	} else {

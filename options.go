@@ -3,10 +3,10 @@ package troupe
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -17,6 +17,7 @@ import (
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/auth"
 	"github.com/troupe-run/troupe/cluster"
+	"github.com/troupe-run/troupe/internal/keypair"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/spoken"
 	"github.com/troupe-run/troupe/internal/telemetry"
@@ -215,7 +216,9 @@ func (o *NATSOptions) checkEffects() error {
 // for 0 and negative values holds.
 type HTTPOptions struct {
 	// TLSCert and TLSKey are the paths of PEM files for Serve; both empty means no TLS. New refuses one without the other, and
-	// files that cannot be read or do not belong together.
+	// files that cannot be read or do not belong together. Serve looks every five seconds whether they have changed: new
+	// connections then see the new certificate, and the others go on. Files that do not belong together, or are written in
+	// part, change nothing. See [Runtime.ReloadTLS].
 	TLSCert, TLSKey string
 	// AllowOrigins are the origins that browsers may call from, beside the
 	// server's own.
@@ -243,6 +246,12 @@ type HTTPOptions struct {
 	// /metrics in Serve, such as 127.0.0.1:9090, without TLS. Listen then answers them with
 	// 404. The listener stays open to the end of a drain. Empty means that Listen serves them.
 	HealthListen string
+	// HealthListener is that listener, if the program has opened it; see [KeepSocket]. HealthListen is then its address.
+	// ServeOn closes it. nil means that Serve opens HealthListen.
+	HealthListener net.Listener
+	// Serving is called when Serve lets in clients, once all its listeners are open, and Draining when a drain begins, whoever has begun
+	// it. They are for telling a service manager, and must return soon. nil means none.
+	Serving, Draining func()
 	// PublicMetrics has Listen answer /metrics for everybody. The zero value has it do so for clients of this machine
 	// alone, which reach it over a loopback address or a UNIX socket, with 127.0.0.1, [::1] or localhost as the Host, and through no
 	// proxy: metrics name servers and tools, and say how busy they are. A proxy on this machine is known by the headers that it adds,
@@ -328,11 +337,23 @@ func (l RequestLog) log(or *slog.Logger) *telemetry.Requests {
 	return (*telemetry.Requests)(&l)
 }
 
+// Check returns the error with which New would refuse the options because of their values: it names
+// every one that is out of bounds. It opens no store, and does not ask NATS servers or issuers.
+func (o Options) Check() error {
+	if err := o.settle(); err != nil {
+		return fmt.Errorf("troupe: %w", err)
+	}
+	return nil
+}
+
 // settle sets each option that is 0 to its default, copies the slices, and reports every
 // option that is out of bounds. The default of MaxStore depends on where the store is.
 func (o *Options) settle() error {
 	if o.Log == nil {
 		o.Log = slog.Default()
+	}
+	if o.HTTP.HealthListener != nil {
+		o.HTTP.HealthListen = cmp.Or(o.HTTP.HealthListener.Addr().String(), "a socket")
 	}
 	stored, err := storedHeaders(o.HTTP.StoredHeaders)
 	o.HTTP.StoredHeaders = stored
@@ -386,10 +407,18 @@ func (o *HTTPOptions) checkTLS() error {
 	if o.TLSCert == "" {
 		return nil
 	}
-	if _, err := tls.LoadX509KeyPair(o.TLSCert, o.TLSKey); err != nil {
+	if _, err := keypair.Open(o.TLSCert, o.TLSKey); err != nil {
 		return fmt.Errorf("Options.HTTP.TLSCert and TLSKey cannot be used: %w", err)
 	}
 	return nil
+}
+
+// openTLS returns the certificate that Serve shows, or nil without one.
+func (o *HTTPOptions) openTLS() (*keypair.Pair, error) {
+	if o.TLSCert == "" {
+		return nil, nil
+	}
+	return keypair.Open(o.TLSCert, o.TLSKey)
 }
 
 // The paths that Serve answers itself.

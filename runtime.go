@@ -19,6 +19,7 @@ import (
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/bearer"
 	"github.com/troupe-run/troupe/internal/gauges"
+	"github.com/troupe-run/troupe/internal/keypair"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/memory"
 	"github.com/troupe-run/troupe/internal/nodestore"
@@ -56,6 +57,7 @@ type Runtime struct {
 	unwatch func() error
 	root    http.Handler
 	guard   *transport.Guard // of the paths that have no server
+	pair    *keypair.Pair    // what Serve shows over TLS, nil without
 
 	mounting sync.Mutex // held while a server is mounted, which may ask the store
 	mu       sync.Mutex // guards mounts, paths, services and issuers, and changes of routes
@@ -95,6 +97,10 @@ func New(o Options) (*Runtime, error) {
 	if err := o.settle(); err != nil {
 		return nil, fmt.Errorf("troupe: %w", err)
 	}
+	pair, err := o.HTTP.openTLS()
+	if err != nil { // since settle has looked
+		return nil, fmt.Errorf("troupe: TLS: %w", err)
+	}
 	requests := o.Telemetry.Requests.log(o.Log)
 	o.Log = slog.New(telemetry.Discreet(o.Log.Handler()))
 	detail, _ := telemetry.ParseDetail(o.Telemetry.Detail) // settle has looked
@@ -120,7 +126,7 @@ func New(o Options) (*Runtime, error) {
 		log: o.Log, requests: requests, pseudonyms: o.Telemetry.Principals, hits: limits.NewLog(o.Log), cluster: node, tel: tel, keys: node.Keys(),
 		sharesStore: o.Store.NATS.mayBeShared(), storesInMemory: o.Dir == "" && o.Store.NATS.URL == "",
 		knowsCallers: o.hasAuth(), takesAnybody: !o.hasAuth() || o.Auth != nil && o.Auth.AllowAnonymous, taskMax: o.Store.TaskMax, redact: o.Redact,
-	}, opts: o, mounts: make(map[string]*mount), paths: make(map[string]http.Handler), services: make(map[string]*service)}
+	}, opts: o, pair: pair, mounts: make(map[string]*mount), paths: make(map[string]http.Handler), services: make(map[string]*service)}
 	rt.bindParts()
 	rt.drainer.drained, rt.drainer.dismissed = make(chan struct{}), make(chan struct{})
 	use(node)

@@ -3,6 +3,7 @@ package troupe
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -85,7 +86,7 @@ func (rt *Runtime) Serve(ctx context.Context) error {
 	return rt.ServeOn(ctx, ln)
 }
 
-// ServeOn is Serve on the caller's listener, which it closes.
+// ServeOn is Serve on the caller's listener, which it closes; see [KeepSocket] for a socket that another process has, too.
 func (rt *Runtime) ServeOn(ctx context.Context, ln net.Listener) error {
 	rt.drainer.serves.Store(true)
 	after := context.WithoutCancel(ctx)
@@ -94,6 +95,9 @@ func (rt *Runtime) ServeOn(ctx context.Context, ln net.Listener) error {
 		shut, err = rt.endpoints.openHealth()
 	}
 	if err != nil {
+		if health := rt.opts.HTTP.HealthListener; health != nil {
+			_ = health.Close()
+		}
 		return errors.Join(err, ln.Close(), rt.Close(after))
 	}
 	defer shut()
@@ -101,13 +105,19 @@ func (rt *Runtime) ServeOn(ctx context.Context, ln net.Listener) error {
 		ErrorLog: log.New(serverLog{rt}, "", 0)}
 	transport.Configure(hs)
 	door := server.NewListener(ln, hs)
+	if _, rt.drainer.kept = ln.(keptListener); rt.drainer.kept {
+		door.SpareNew()
+	}
 	door.LimitWrites(rt.opts.Limits.WriteTimeout)
 	all, perAddress := limits.ConnectionsOf(rt.opts.HTTP.Connections, rt.opts.HTTP.ConnectionsPerAddress, rt.opts.Shared.MaxMemory)
 	door.Limit(server.Crowd{All: all, PerAddress: perAddress, Network: quota.Network, Exempt: rt.opts.HTTP.TrustedProxies, Refused: rt.endpoints.turnedAway, Faulty: rt.observer().Rejected})
 	failed := make(chan error, 1)
 	var front *http1.Front // nil: net/http serves all
-	serve := func() error { return hs.ServeTLS(door, rt.opts.HTTP.TLSCert, rt.opts.HTTP.TLSKey) }
-	if rt.opts.HTTP.TLSCert == "" && rt.opts.HTTP.TLSKey == "" {
+	serve := func() error { return hs.ServeTLS(door, "", "") }
+	if rt.pair != nil {
+		hs.TLSConfig = &tls.Config{GetCertificate: rt.pair.Certificate}
+		defer rt.endpoints.watchTLS(after)()
+	} else {
 		in := transport.Reuse(door, hs)
 		if !rt.opts.HTTP.NetHTTP {
 			front = http1.NewFront(in, hs)
@@ -115,6 +125,9 @@ func (rt *Runtime) ServeOn(ctx context.Context, ln net.Listener) error {
 			in = front
 		}
 		serve = func() error { return hs.Serve(in) }
+	}
+	if rt.opts.HTTP.Serving != nil {
+		rt.opts.HTTP.Serving()
 	}
 	go func() { failed <- serve() }()
 	select {
@@ -124,6 +137,63 @@ func (rt *Runtime) ServeOn(ctx context.Context, ln net.Listener) error {
 	case <-rt.drainer.dismissed:
 	}
 	return rt.drainer.endServing(after, door, front, hs)
+}
+
+// KeepSocket returns ln for [Runtime.ServeOn] and HTTPOptions.HealthListener, where another process holds the same socket and
+// gives it to the process that follows this one: systemd with socket activation, or a program that starts servers anew.
+//
+// A drain then closes this process's copy alone, and refuses nobody: connections that it has not accepted wait in the
+// socket. It stops accepting as soon as DrainDelay is over, unless a client has a question to answer, for which it may need
+// another connection. New requests of stateless clients on connections that are open are served to the end, since no other process
+// could serve them sooner. A connection on which nothing has come yet has a second to send its request.
+//
+// Do not use it for a listener whose socket this process alone has: clients that connect during the drain would be reset.
+func KeepSocket(ln net.Listener) net.Listener { return keptListener{ln} }
+
+// keptListener hides the type of a listener: of one that package transport/server knows it would shut down the socket, for
+// whoever has it.
+type keptListener struct{ net.Listener }
+
+// lookForTLS is how often Serve looks whether the files of its certificate have changed.
+const lookForTLS = 5 * time.Second
+
+// watchTLS looks after the files of the certificate until the caller calls stop.
+func (rt *endpoints) watchTLS(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		rt.pair.Watch(ctx, lookForTLS, rt.noteTLS)
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
+}
+
+// noteTLS logs and counts that the files of the certificate have changed; err is why they cannot be used.
+func (rt *endpoints) noteTLS(err error) {
+	if err != nil {
+		rt.tel.TLSReloaded("refused")
+		rt.log.Error("the files with the TLS certificate have changed and cannot be used: the certificate stays as it was", "certificate", rt.opts.HTTP.TLSCert, "key", rt.opts.HTTP.TLSKey, "error", err)
+		return
+	}
+	rt.tel.TLSReloaded("applied")
+	rt.log.Info("the TLS certificate was read again", "certificate", rt.opts.HTTP.TLSCert, "expires", rt.pair.Expires())
+}
+
+// ReloadTLS reads the files of HTTPOptions.TLSCert and TLSKey at once, which Serve does by itself when it finds that they
+// have changed. If they cannot be used, ReloadTLS returns why, and the certificate stays as it was. Without these files
+// it does nothing.
+func (rt *Runtime) ReloadTLS() error {
+	if rt.pair == nil {
+		return nil
+	}
+	fresh, err := rt.pair.Read()
+	if fresh || err != nil {
+		rt.endpoints.noteTLS(err)
+	}
+	return err
 }
 
 // serverLog takes what an http.Server logs. Clients can cause nearly all of that as often as they like: a record a minute
@@ -254,15 +324,17 @@ func (rt *endpoints) probeHandler(r *http.Request) http.Handler {
 	})
 }
 
-// openHealth serves the probes on HTTPOptions.HealthListen, if that is set, until the caller
+// openHealth serves the probes on HTTPOptions.HealthListen, or its listener, if that is set, until the caller
 // calls shut.
 func (rt *endpoints) openHealth() (shut func(), err error) {
 	if rt.opts.HTTP.HealthListen == "" {
 		return func() {}, nil
 	}
-	ln, err := net.Listen("tcp", rt.opts.HTTP.HealthListen)
-	if err != nil {
-		return nil, fmt.Errorf("troupe: health: %w", err)
+	ln := rt.opts.HTTP.HealthListener
+	if ln == nil {
+		if ln, err = net.Listen("tcp", rt.opts.HTTP.HealthListen); err != nil {
+			return nil, fmt.Errorf("troupe: health: %w", err)
+		}
 	}
 	hs := &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -346,6 +418,16 @@ func (rt *Runtime) Ready() error {
 		return fmt.Errorf("the store cannot be written: its stream %s does not answer", stream)
 	}
 	return rt.tasks.Fault()
+}
+
+// Healthy returns nil as long as the process works, and otherwise what is wrong: its store has been unable to write for a
+// minute, and another process may fare better. Serve answers /healthz by it. It is for the liveness probe, or the watchdog,
+// of a program with an http.Server of its own, and costs almost nothing.
+func (rt *Runtime) Healthy() error {
+	if status, text := healthStatus(rt.cluster.Outage(), time.Now()); status != http.StatusOK {
+		return errors.New(strings.TrimSpace(text))
+	}
+	return nil
 }
 
 func (rt *endpoints) serveHealth(w http.ResponseWriter, r *http.Request) {

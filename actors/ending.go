@@ -26,8 +26,8 @@ import (
 //
 // A call is the node's own if no other process can end it: it may not run again, or its client
 // could not come back for it. Finish waits for those calls while the node serves all requests but
-// new ones of stateless clients, which belong to no node. HandOver leaves the others to the process
-// that resumes them.
+// new ones of stateless clients, which belong to no node, if they reach others. HandOver leaves the
+// others to the process that resumes them.
 
 const (
 	// quickCall is how long a call may have run before Finish waits for it: calls that take less
@@ -41,15 +41,16 @@ const (
 )
 
 // Finish waits until no call runs that only this node can end and beside returns false, or until
-// ctx ends. The node serves the requests of sessions meanwhile; new ones of stateless clients get
-// 503, as any other node can serve them. In the second half of the time until ctx's deadline,
-// though, it refuses calls that may not run again: they might not end in time. Two seconds before
-// that deadline, or a tenth of a shorter time, the calls of stateless clients end, as Close would
-// have them end, and beside, which is for work that the node does not know, is asked no more: what
-// it waits for may have no end, and HandOver needs time. A nil beside counts as false.
-func (n *Node) Finish(ctx context.Context, beside func() bool) {
+// ctx ends. The node serves the requests of sessions meanwhile, and new ones of stateless clients
+// unless elsewhere says that any other node can serve them: then they get 503. In the second half of
+// the time until ctx's deadline, though, it refuses calls that may not run again: they might not end
+// in time. Two seconds before that deadline, or a tenth of a shorter time, the calls of stateless
+// clients end, as Close would have them end, and beside, which is for work that the node does not
+// know, is asked no more: what it waits for may have no end, and HandOver needs time. A nil beside
+// counts as false.
+func (n *Node) Finish(ctx context.Context, elsewhere bool, beside func() bool) {
 	d := drainer{n}
-	n.drain.sending.Store(true)
+	n.drain.sending.Store(elsewhere)
 	var late atomic.Bool
 	if end, ok := ctx.Deadline(); ok {
 		left := time.Until(end)

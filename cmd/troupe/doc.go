@@ -3,6 +3,8 @@
 //
 //	troupe serve      serve the demo until SIGINT or SIGTERM
 //	troupe stdio      serve the demo on standard input and output
+//	troupe config     check the settings of serve, and show where each comes from
+//	troupe health     ask a server of this machine whether it is healthy, or ready
 //	troupe call       call a tool of a server, this program's or any other
 //	troupe tools      list the tools of one
 //	troupe nodes      list the processes that share its store
@@ -14,9 +16,10 @@
 //	troupe drain      end a server that runs in order
 //	troupe version    print the version, the JSON library and the protocol revisions
 //
-// Each setting of serve and stdio is a key of the YAML file that --config names, and --set sets it
-// on the command line, which wins; those that people set there are flags, too, and --help-limits
-// lists the others. The first SIGINT or SIGTERM drains: /readyz
+// Each setting of serve and stdio is a key of the YAML file that --config or TROUPE_CONFIG names. It is
+// an environment variable, too, which wins over the file: TROUPE_MAX_BODY is max-body. --set sets it on
+// the command line, which wins over both; those that people set there are flags, too, and
+// --help-limits lists the others. The first SIGINT or SIGTERM drains: /readyz
 // becomes 503, the program waits for calls that only it can end, and then ends
 // with exit code 0. A second signal ends it at once with exit code 1. SIGHUP reads the file again: whose tokens count applies at once.
 //

@@ -48,13 +48,11 @@ func askKeys(ctx context.Context, data string, f func(admin.Keys) error) error {
 
 // askStore runs served with the server that uses the data directory, or alone with the store there if no process uses it.
 func askStore(ctx context.Context, data string, served func(*admin.Client) error, alone func(*troupe.Runtime) error) error {
-	if data == "" {
-		var err error
-		if data, err = defaultData(); err != nil {
-			return err
-		}
+	data, err := dataDirectory(data)
+	if err != nil {
+		return err
 	}
-	err := askServer(data, served)
+	err = askServer(data, served)
 	if !errors.Is(err, admin.ErrNoServer) {
 		return err
 	}

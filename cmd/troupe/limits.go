@@ -88,7 +88,7 @@ func (l limits) check() error {
 			continue
 		}
 		if err := x.row.Check(x.value()); err != nil {
-			return fmt.Errorf("%s is %s: %w", x.flag.Name, x.flag.Value, err)
+			return faulty(fmt.Errorf("%s is %s: %w", x.flag.Name, x.flag.Value, err), x.flag.Name)
 		}
 	}
 	return nil

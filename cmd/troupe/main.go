@@ -21,6 +21,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 			"so that clients go on with them after the process was killed and started again.",
 		Example: `  troupe serve                  serve the demo on http://127.0.0.1:8080/mcp
   troupe stdio                  serve it to the client that starts this process
+  troupe health --ready         ask whether it can serve
+  troupe config show            see with which settings it would serve, and where they come from
   troupe tools URL              list the tools of a server, this one's or any other
   troupe call URL TOOL JSON     call one
   troupe tasks ls               see what a server that runs is working on
@@ -32,7 +34,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.AddCommand(serveCommand(stderr), stdioCommand(os.Stdin, stdout, stderr), callCommand(stdout, stderr), toolsCommand(stdout, stderr), nodesCommand(stdout), sessionsCommand(stdout), keysCommand(stdout), revokeCommand(stdout), tasksCommand(stdout), callsCommand(stdout), drainCommand(stdout), benchCommand(stdout, stderr), versionCommand())
+	root.AddCommand(serveCommand(stderr), stdioCommand(os.Stdin, stdout, stderr), configCommand(stdout, stderr), healthCommand(stdout), callCommand(stdout, stderr), toolsCommand(stdout, stderr), nodesCommand(stdout), sessionsCommand(stdout), keysCommand(stdout), revokeCommand(stdout), tasksCommand(stdout), callsCommand(stdout), drainCommand(stdout), benchCommand(stdout, stderr), versionCommand())
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)

@@ -10,12 +10,15 @@ import (
 // range of one address.
 type networks []netip.Prefix
 
-func (n *networks) String() string {
+func (n *networks) String() string { return strings.Join(n.GetSlice(), ",") }
+
+// GetSlice returns the ranges as texts.
+func (n *networks) GetSlice() []string {
 	all := make([]string, len(*n))
 	for i, p := range *n {
 		all[i] = p.String()
 	}
-	return strings.Join(all, ",")
+	return all
 }
 
 // Type names the kind of the flag: in a config file it is a list of texts.

@@ -23,22 +23,24 @@ type commandLine struct{}
 // atOnce are the settings that apply while the process runs; the section auth is another.
 var atOnce = []string{"auth-issuer", "auth-audience", "auth-scope", "api-keys"}
 
-// reloader reads the config file again.
+// reloader reads the config file again, and the files of the TLS certificate.
 type reloader struct {
 	began   *settings // those with which the process began
 	cmd     *cobra.Command
 	rt      *troupe.Runtime
 	log     *slog.Logger
 	reloads metric.Int64Counter
+	manager *serviceManager
+	status  string // what the manager hears when the process serves
 }
 
-func newReloader(s *settings, cmd *cobra.Command, rt *troupe.Runtime, log *slog.Logger, meters metric.MeterProvider) (*reloader, error) {
+func newReloader(s *settings, cmd *cobra.Command, rt *troupe.Runtime, log *slog.Logger, meters metric.MeterProvider, manager *serviceManager, status string) (*reloader, error) {
 	reloads, err := meters.Meter("github.com/troupe-run/troupe/cmd/troupe").Int64Counter("troupe.config.reloads",
 		metric.WithUnit("{reload}"), metric.WithDescription("Times that the file of --config was read again, by outcome."))
-	return &reloader{s, cmd, rt, log, reloads}, err
+	return &reloader{s, cmd, rt, log, reloads, manager, status}, err
 }
 
-// watchSignals reads the file again for each signal.
+// watchSignals reads the files again for each signal.
 func (r *reloader) watchSignals(ctx context.Context, hangups <-chan os.Signal) {
 	for {
 		select {
@@ -46,17 +48,30 @@ func (r *reloader) watchSignals(ctx context.Context, hangups <-chan os.Signal) {
 			return
 		case <-hangups:
 		}
-		if r.began.config == "" {
-			r.log.Info("SIGHUP reads the file of --config again, and there is none")
-			continue
+		r.manager.reloading()
+		r.readFiles(ctx)
+		if ctx.Err() == nil { // otherwise it has heard that the process drains
+			r.manager.ready(r.status)
 		}
-		outcome := "applied"
-		if err := r.reload(); err != nil {
-			outcome = "refused"
-			r.log.Error("the config file was read again and cannot be used: all settings stay as they were", "file", r.began.config, "error", oneLine(err))
-		}
-		r.reloads.Add(ctx, 1, metric.WithAttributes(attribute.String("outcome", outcome)))
 	}
+}
+
+// readFiles reads the files of the TLS certificate, and that of --config.
+func (r *reloader) readFiles(ctx context.Context) {
+	if r.began.config == "" && r.began.tlsCert == "" {
+		r.log.Info("SIGHUP reads the file of --config again, and there is none")
+		return
+	}
+	_ = r.rt.ReloadTLS() // it logs and counts what it finds
+	if r.began.config == "" {
+		return
+	}
+	outcome := "applied"
+	if err := r.reload(); err != nil {
+		outcome = "refused"
+		r.log.Error("the config file was read again and cannot be used: all settings stay as they were", "file", r.began.config, "error", oneLine(err))
+	}
+	r.reloads.Add(ctx, 1, metric.WithAttributes(attribute.String("outcome", outcome)))
 }
 
 // reload applies what of the file applies at once, or changes nothing.
@@ -68,6 +83,7 @@ func (r *reloader) reload() error {
 	if err := cmd.ParseFlags(args); err != nil {
 		return err
 	}
+	s.inherited = r.began.inherited
 	if err := s.readSettings(); err != nil {
 		return err
 	}
@@ -78,7 +94,7 @@ func (r *reloader) reload() error {
 		// What clients are told of the server stays, and tokens with it.
 		s.listen, s.publicURL, s.tlsCert, s.allowAnonymous, s.conformance = began.listen, began.publicURL, began.tlsCert, began.allowAnonymous, began.conformance
 		if err := s.checkAuth(); err != nil {
-			return fmt.Errorf("with the public-url, and other addresses, with which the process began: %w", err)
+			return fmt.Errorf("with the public-url, and other addresses, with which the process began: %w", s.table.explainSources(err))
 		}
 		if began.takesTokens() && !s.takesTokens() {
 			return errors.New("no token would count any more, and a server does not begin to let in everybody while it runs: leave auth-issuer, an issuer in the section auth, or api-keys")
@@ -97,7 +113,7 @@ func (r *reloader) reload() error {
 }
 
 // laterSettings are the settings that differ between two tables and do not apply at once.
-func laterSettings(a, b *pflag.FlagSet) (names []string) {
+func laterSettings(a, b *settingTable) (names []string) {
 	a.VisitAll(func(f *pflag.Flag) {
 		if !slices.Contains(atOnce, f.Name) && f.Value.String() != b.Lookup(f.Name).Value.String() {
 			names = append(names, f.Name)

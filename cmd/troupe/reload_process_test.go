@@ -31,7 +31,7 @@ func TestHangupProcess(t *testing.T) {
 		}
 	}
 	write("auth:", "  issuers:", "  - url: "+first.URL)
-	p := start(t, "--memory", "--config", file, "--set", "page-size=5")
+	p := start(t, "--memory", "TROUPE_CONFIG="+file, "TROUPE_MAX_BATCH=9", "--set", "page-size=5")
 	session := ""
 	status := func(token string) int {
 		t.Helper()
@@ -74,10 +74,10 @@ func TestHangupProcess(t *testing.T) {
 	if got := [2]int{status(" " + alice), status(bob)}; got != [2]int{http.StatusOK, http.StatusOK} {
 		t.Errorf("after a file without an issuer: %v\n%s", got, p.stderr)
 	}
-	write("max-body: 2048", "auth-issuer:", "- "+second.URL)
+	write("max-body: 2048", "max-batch: 8", "auth-issuer:", "- "+second.URL)
 	p.signal(t, syscall.SIGHUP)
 	named := p.await(t, `apply when it starts anew.* settings="?([a-z -]+)`)[1]
-	if strings.TrimSpace(named) != "max-body" { // page-size of the command line has won all the time
+	if strings.TrimSpace(named) != "max-body" { // page-size of the command line and max-batch of the environment have won all the time
 		t.Errorf("the settings that need another start are %q, want max-body", named)
 	}
 	if got := [2]int{status(" " + alice), status(bob)}; got != [2]int{http.StatusUnauthorized, http.StatusOK} {

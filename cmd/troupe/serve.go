@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -26,7 +27,8 @@ func serveCommand(stderr io.Writer) *cobra.Command {
 		Long: "Serves the demo, which has every feature, at /mcp, and at /sse for clients of HTTP+SSE unless --revisions leaves\n" +
 			"out 2024-11-05, with /healthz, /readyz and /metrics beside it.\n" +
 			"The data directory keeps sessions and event streams: kill the process, start it again, and\n" +
-			"clients go on where they were. SIGHUP reads the file of --config again: whose tokens count applies at once.",
+			"clients go on where they were. SIGHUP reads the file of --config again: whose tokens count applies at once.\n" +
+			"Each setting has an environment variable, too: TROUPE_LISTEN is that of --listen, which wins over it.",
 		Example: `  troupe serve                                        on 127.0.0.1:8080, data in ~/.local/state/troupe
   troupe serve --memory --listen 127.0.0.1:0          to try something: no data, any free port
   troupe serve --data /var/lib/troupe --max-store 20GiB --log-format json
@@ -38,32 +40,51 @@ func serveCommand(stderr io.Writer) *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if s.helpLimits {
-				return s.writeSettings(cmd)
+				return s.table.writeSettings(cmd)
+			}
+			asked := awaitSignals() // from here on, as the first process of a container they do nothing by themselves
+			defer asked.stop()
+			var err error
+			if s.inherited, err = inheritSockets(); err != nil {
+				return &failure{oneLine(err), err}
 			}
 			if err := s.readSettings(); err != nil {
 				return err
 			}
-			return s.serveDemo(cmd, stderr)
+			return s.serveDemo(cmd, asked, stderr)
 		},
 	}
 	s.register(cmd, settingGroups, serveFlags...)
 	return cmd
 }
 
+// signals are what the process is asked for from outside.
+type signals struct{ ends, hangups chan os.Signal }
+
+func awaitSignals() signals {
+	asked := signals{make(chan os.Signal, 2), make(chan os.Signal, 1)}
+	signal.Notify(asked.ends, syscall.SIGINT, syscall.SIGTERM)
+	signal.Notify(asked.hangups, syscall.SIGHUP)
+	return asked
+}
+
+func (s signals) stop() {
+	signal.Stop(s.ends)
+	signal.Stop(s.hangups)
+}
+
+// startPatience is how long a process that is to end before it serves goes on with its start. What is left then is what a
+// kill would leave, which the next start repairs.
+const startPatience = 5 * time.Second
+
 // serveDemo serves the demo until a signal, and then drains.
-func (s *settings) serveDemo(cmd *cobra.Command, stderr io.Writer) error {
+func (s *settings) serveDemo(cmd *cobra.Command, asked signals, stderr io.Writer) error {
 	ctx := cmd.Context()
 	running, stop := context.WithCancel(context.WithoutCancel(ctx)) // also while it drains
 	defer stop()
 	procs.Spread(running)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
-	defer signal.Stop(signals)
-	hangups := make(chan os.Signal, 1)
-	signal.Notify(hangups, syscall.SIGHUP)
-	defer signal.Stop(hangups)
 
 	o := s.options()
 	o.Shared.MaxMemory = cmp.Or(o.Shared.MaxMemory, memory.Available())
@@ -74,33 +95,63 @@ func (s *settings) serveDemo(cmd *cobra.Command, stderr io.Writer) error {
 		return explain(err, o)
 	}
 	defer sent.close(provider)
+	logUnknown(o.Log, s.variables)
+	var serving atomic.Bool
 	go func() {
-		sig := <-signals
-		o.Log.Info("draining: waiting for running calls; a second signal ends the process at once", "signal", sig.String())
+		sig := <-asked.ends
+		if serving.Load() {
+			o.Log.Info("draining: waiting for running calls; a second signal ends the process at once", "signal", sig.String())
+		} else {
+			o.Log.Info("ending, without having served; a second signal ends the process at once", "signal", sig.String())
+			time.AfterFunc(startPatience, func() {
+				if !serving.Load() {
+					os.Exit(1)
+				}
+			})
+		}
 		cancel()
-		<-signals
+		<-asked.ends
 		sent.writeLines(time.Second)
 		os.Exit(1)
 	}()
 
+	manager := newServiceManager(o.Log)
+	var status string // set before it serves
+	o.HTTP.Serving = func() { manager.ready(status) }
+	o.HTTP.Draining = func() { manager.stopping(max(0, o.DrainDelay) + o.DrainWait + lastExport + startPatience) }
+	if s.inherited.health != nil {
+		o.HTTP.HealthListener = troupe.KeepSocket(s.inherited.health)
+	}
 	rt, err := troupe.New(o)
 	if err != nil {
 		return explain(err, o)
 	}
 	var ln net.Listener
-	if err = rt.TryMount("/mcp", s.demo()); err == nil {
-		ln, err = rt.Listen()
+	if err = rt.TryMount("/mcp", s.demo()); err == nil && ctx.Err() == nil {
+		ln, err = s.inherited.listen(rt, o)
 	}
 	if err != nil {
 		return explain(errors.Join(err, rt.Close(context.WithoutCancel(ctx))), o)
 	}
+	if ln == nil { // it is to end already
+		if err := rt.Close(context.WithoutCancel(ctx)); err != nil {
+			return explain(err, o)
+		}
+		o.Log.Info("ended")
+		return nil
+	}
+	serving.Store(true)
 	s.announce(stderr, o.Log, rt.Node(), ln.Addr(), rt.StoreAddr())
+	status = "serving MCP on " + baseURL(ln.Addr().String(), s.tlsCert != "") + "/mcp"
 	go memory.GiveBack(ctx)
-	again, err := newReloader(s, cmd, rt, o.Log, provider)
+	again, err := newReloader(s, cmd, rt, o.Log, provider, manager, status)
 	if err != nil {
 		return explain(errors.Join(err, rt.Close(context.WithoutCancel(ctx))), o)
 	}
-	go again.watchSignals(ctx, hangups)
+	go again.watchSignals(ctx, asked.hangups)
+	if every := watchdogInterval(o.Log); every > 0 {
+		go manager.keepAlive(running, every, rt.Healthy)
+	}
 	if err := rt.ServeOn(ctx, ln); err != nil {
 		return explain(err, o)
 	}

@@ -104,8 +104,17 @@ func start(t *testing.T, args ...string) *process {
 // hung is how long to wait for what comes at once, unless something hangs. A busy machine comes nowhere near it.
 const hung = 10 * time.Minute
 
-// startAny is start for a process that may end. Arguments that begin with OTEL_ are of its environment.
+// isVariable says that an argument of a process that a test starts is of its environment.
+var isVariable = regexp.MustCompile(`^[A-Z_]+=`).MatchString
+
+// startAny is start for a process that may end. Arguments such as TROUPE_LISTEN=127.0.0.1:0 are of its environment.
 func startAny(t *testing.T, args ...string) *process {
+	t.Helper()
+	return startPrepared(t, func(*exec.Cmd) {}, args...)
+}
+
+// startPrepared is startAny with a command that prepare may change.
+func startPrepared(t *testing.T, prepare func(*exec.Cmd), args ...string) *process {
 	t.Helper()
 	p := &process{stderr: &lines{wrote: make(chan struct{}, 1)}, exited: make(chan error, 1)}
 	flags := []string{"serve", "--set", "conformance=true", "--listen", "127.0.0.1:0"}
@@ -115,6 +124,7 @@ func startAny(t *testing.T, args ...string) *process {
 	args, env := withoutVariables(args)
 	p.cmd = exec.Command(binary(t), append(flags, args...)...)
 	p.cmd.Stderr, p.cmd.Env = p.stderr, env
+	prepare(p.cmd)
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

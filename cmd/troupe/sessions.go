@@ -36,7 +36,7 @@ func sessionsCommand(stdout io.Writer) *cobra.Command {
 
 // dataFlag gives a command, and those below it, the flag that names the data directory of the server.
 func dataFlag(cmd *cobra.Command, data *string) {
-	cmd.PersistentFlags().StringVar(data, "data", "", "data directory of the server ($XDG_STATE_HOME/troupe, else ~/.local/state/troupe)")
+	cmd.PersistentFlags().StringVar(data, "data", "", "data directory of the server ($TROUPE_DATA, else $XDG_STATE_HOME/troupe, else ~/.local/state/troupe)")
 }
 
 func sessionsList(stdout io.Writer, data *string) *cobra.Command {

@@ -65,9 +65,12 @@ type settings struct {
 	metricsDetail   string
 	tracePrincipals bool
 
-	table      *pflag.FlagSet // of all above, whoever sets them
+	table      *settingTable // of all above, whoever sets them
+	environ    []string      // NAME=VALUE, as the process has it
+	variables  map[string]string
 	config     string
 	helpLimits bool
+	inherited  inherited // which say where to listen, whatever the settings say
 }
 
 // settingGroups are the settings of serve, in the order of the help.
@@ -138,49 +141,52 @@ func (s *settings) declare(f *pflag.FlagSet) {
 	s.limits.declare(f)
 }
 
-// readSettings reads the file, if there is one, and checks all.
+// readSettings reads the environment and the file, if there is one, and checks all. An error says where
+// what is wrong was set.
 func (s *settings) readSettings() error {
-	if err := s.readFile(); err != nil {
+	if err := s.readSources(); err != nil {
 		return err
 	}
-	return s.check()
+	return s.table.explainSources(s.check())
 }
 
 // check refuses invalid settings, and decides where the data lies.
 func (s *settings) check() error {
-	if err := checkListen("listen", s.listen); err != nil {
-		return err
+	if s.inherited.http == nil {
+		if err := checkListen("listen", s.listen); err != nil {
+			return err
+		}
 	}
-	if s.healthListen != "" {
+	if s.healthListen != "" && s.inherited.health == nil {
 		if err := checkListen("health-listen", s.healthListen); err != nil {
 			return err
 		}
 	}
 	if s.node != "" && !nodeName.MatchString(s.node) {
-		return fmt.Errorf("node is %q: want 1 to 32 of a-z, 0-9 and -", s.node)
+		return faulty(fmt.Errorf("node is %q: want 1 to 32 of a-z, 0-9 and -", s.node), "node")
 	}
 	if err := s.revisions.check(); err != nil {
-		return err
+		return faulty(err, "revisions")
 	}
 	if s.shards > maxShards {
-		return fmt.Errorf("shards is %d: want 1 to %d, or 0 for a number by the size of the store", s.shards, maxShards)
+		return faulty(fmt.Errorf("shards is %d: want 1 to %d, or 0 for a number by the size of the store", s.shards, maxShards), "shards")
 	}
 	if s.sync < 0 {
-		return fmt.Errorf("sync is %s: it must be at least 0s", s.sync)
+		return faulty(fmt.Errorf("sync is %s: it must be at least 0s", s.sync), "sync")
 	}
 	if err := s.limits.check(); err != nil {
 		return err
 	}
 	if (s.tlsCert == "") != (s.tlsKey == "") {
-		return errors.New("tls-cert and tls-key belong together: set both or none")
+		return faulty(errors.New("tls-cert and tls-key belong together: set both or none"), "tls-cert", "tls-key")
 	}
 	if s.tlsCert != "" {
 		if _, err := tls.LoadX509KeyPair(s.tlsCert, s.tlsKey); err != nil {
-			return fmt.Errorf("tls-cert and tls-key cannot be used: %w", err)
+			return faulty(fmt.Errorf("tls-cert and tls-key cannot be used: %w", err), "tls-cert", "tls-key")
 		}
 	}
 	if s.logFormat != "text" && s.logFormat != "json" {
-		return fmt.Errorf("log-format is %q: want text or json", s.logFormat)
+		return faulty(fmt.Errorf("log-format is %q: want text or json", s.logFormat), "log-format")
 	}
 	if _, err := s.level(); err != nil {
 		return err
@@ -189,13 +195,13 @@ func (s *settings) check() error {
 		return err
 	}
 	if level, _ := s.level(); s.logRequests != "" && level > slog.LevelInfo {
-		if s.table.Changed("log-level") {
-			return fmt.Errorf("log-requests writes lines of the level info, and log-level is %s: set it to info or debug", s.logLevel)
+		if s.table.sourceOf("log-level").rank > byFile {
+			return faulty(fmt.Errorf("log-requests writes lines of the level info, and log-level is %s: set it to info or debug", s.logLevel), "log-requests", "log-level")
 		}
 		s.logLevel = "info"
 	}
 	if _, known := telemetry.ParseDetail(s.metricsDetail); !known {
-		return fmt.Errorf("metrics-detail is %q: want auto, tool, server or method", s.metricsDetail)
+		return faulty(fmt.Errorf("metrics-detail is %q: want auto, tool, server or method", s.metricsDetail), "metrics-detail")
 	}
 	if err := s.checkNATS(); err != nil {
 		return err
@@ -204,14 +210,13 @@ func (s *settings) check() error {
 		return err
 	}
 	if s.apiKeys && s.memory {
-		return errors.New("memory and api-keys exclude each other: troupe keys needs a data directory to ask the server through")
+		return faulty(errors.New("memory and api-keys exclude each other: troupe keys needs a data directory to ask the server through"), "memory", "api-keys")
 	}
 	if s.memory && s.data != "" {
-		// The command line wins over the file.
-		switch data, memory := s.table.Changed("data"), s.table.Changed("memory"); {
+		switch data, memory := s.table.sourceOf("data").rank, s.table.sourceOf("memory").rank; {
 		case data == memory:
-			return errors.New("data and memory exclude each other: set one of them")
-		case data:
+			return faulty(errors.New("data and memory exclude each other: set one of them"), "data", "memory")
+		case data > memory:
 			s.memory = false
 		default:
 			s.data = ""
@@ -228,13 +233,13 @@ func (s *settings) check() error {
 // checkNATS refuses settings of NATS servers that contradict others. The store checks the servers.
 func (s *settings) checkNATS() error {
 	if s.nats.Prefix != "" && !nodeName.MatchString(s.nats.Prefix) {
-		return fmt.Errorf("nats-prefix is %q: want 1 to 32 of a-z, 0-9 and -", s.nats.Prefix)
+		return faulty(fmt.Errorf("nats-prefix is %q: want 1 to 32 of a-z, 0-9 and -", s.nats.Prefix), "nats-prefix")
 	}
 	if r := s.nats.Replicas; r != 0 && r != 1 && r != 3 && r != 5 {
-		return fmt.Errorf("nats-replicas is %d: want 1, 3 or 5", r)
+		return faulty(fmt.Errorf("nats-replicas is %d: want 1, 3 or 5", r), "nats-replicas")
 	}
 	if (s.nats.CertFile == "") != (s.nats.KeyFile == "") {
-		return errors.New("nats-cert and nats-key belong together: set both or none")
+		return faulty(errors.New("nats-cert and nats-key belong together: set both or none"), "nats-cert", "nats-key")
 	}
 	if s.nats.Listen != "" {
 		return s.checkNATSListen()
@@ -243,16 +248,19 @@ func (s *settings) checkNATS() error {
 	others.URL, others.Prefix = "", ""
 	switch {
 	case s.nats.URL == "" && others != (troupe.NATSOptions{}):
-		return errors.New("there are settings for NATS servers, but no server: set nats to its URL")
+		return faulty(errors.New("there are settings for NATS servers, but no server: set nats to its URL"), natsAccess...)
 	case s.nats.URL == "":
 		s.nats.Prefix = ""
 	case s.memory:
-		return errors.New("memory and nats exclude each other: set one of them")
+		return faulty(errors.New("memory and nats exclude each other: set one of them"), "memory", "nats")
 	case s.sync != time.Second:
-		return errors.New("sync has no effect with nats: set sync_interval in the configuration of the NATS servers")
+		return faulty(errors.New("sync has no effect with nats: set sync_interval in the configuration of the NATS servers"), "sync", "nats")
 	}
 	return nil
 }
+
+// natsAccess are the settings that are of use only with NATS servers.
+var natsAccess = []string{"nats-creds", "nats-nkey", "nats-token", "nats-ca", "nats-cert", "nats-key", "nats-replicas"}
 
 // checkNATSListen refuses what contradicts a store that serves other processes, and a store that lets in anybody.
 func (s *settings) checkNATSListen() error {
@@ -261,40 +269,40 @@ func (s *settings) checkNATSListen() error {
 	case err != nil:
 		return err
 	case n.URL != "":
-		return errors.New("nats and nats-listen exclude each other: the store is on those servers, or in this process")
+		return faulty(errors.New("nats and nats-listen exclude each other: the store is on those servers, or in this process"), "nats", "nats-listen")
 	case s.memory:
-		return errors.New("memory and nats-listen exclude each other: what several processes store must survive one of them")
+		return faulty(errors.New("memory and nats-listen exclude each other: what several processes store must survive one of them"), "memory", "nats-listen")
 	case n.NKeyFile != "" || n.CredsFile != "" || n.Replicas != 0 || n.Prefix != "":
-		return errors.New("nats-nkey, nats-creds, nats-replicas and nats-prefix have no effect with nats-listen: leave them away")
+		return faulty(errors.New("nats-nkey, nats-creds, nats-replicas and nats-prefix have no effect with nats-listen: leave them away"), "nats-nkey", "nats-creds", "nats-replicas", "nats-prefix")
 	case n.Token == "" && (n.CertFile == "" || n.CAFile == ""):
-		return errors.New("nats-listen lets in whoever can read and write all sessions: set nats-token, or nats-cert, nats-key and nats-ca to let in those with a certificate")
+		return faulty(errors.New("nats-listen lets in whoever can read and write all sessions: set nats-token, or nats-cert, nats-key and nats-ca to let in those with a certificate"), "nats-listen")
 	}
 	return nil
 }
 
 // checkAuth refuses settings of tokens that contradict others, or that package auth refuses.
 func (s *settings) checkAuth() error {
-	if len(s.authIssuers) > 0 && len(s.auth.Issuers) > 0 && !s.table.Changed("auth-issuer") {
-		return errors.New("auth-issuer and the issuers of auth exclude each other in a file: set one of them")
+	if len(s.authIssuers) > 0 && len(s.auth.Issuers) > 0 && s.table.sourceOf("auth-issuer").rank <= byFile {
+		return faulty(errors.New("auth-issuer and the issuers of auth exclude each other in a file: set one of them"), "auth-issuer")
 	}
 	if len(s.authAudiences) > 0 && len(s.authIssuers) == 0 {
-		return errors.New("auth-audience is what tokens of auth-issuer are for, which is not set; an issuer in the section auth has audiences of its own")
+		return faulty(errors.New("auth-audience is what tokens of auth-issuer are for, which is not set; an issuer in the section auth has audiences of its own"), "auth-audience")
 	}
 	c := s.authConfig()
 	if c == nil {
 		if len(s.authScopes) > 0 || len(s.auth.Scopes) > 0 || len(s.auth.Implies) > 0 || len(s.auth.Claims) > 0 {
-			return errors.New("scopes, implies and claims have no effect where no token counts: set auth-issuer, or api-keys")
+			return faulty(errors.New("scopes, implies and claims have no effect where no token counts: set auth-issuer, or api-keys"), "auth-scope")
 		}
 		return nil
 	}
 	for _, i := range c.Issuers {
 		if u, err := url.Parse(i.URL); s.publicURL == "" && err == nil && (c.PublicURL == "" || !isLoopback(u.Hostname())) {
-			return fmt.Errorf("public-url is needed beside the issuer %s: tokens are made for the URL under which clients reach this server, such as https://mcp.example.com, and what a request says of its host is not believed", i.URL)
+			return faulty(fmt.Errorf("public-url is needed beside the issuer %s: tokens are made for the URL under which clients reach this server, such as https://mcp.example.com, and what a request says of its host is not believed", i.URL), "auth-issuer")
 		}
 	}
 	a, err := auth.New(*c)
 	if err != nil {
-		return fmt.Errorf("the settings of tokens cannot be used: %s", oneLine(err))
+		return faulty(fmt.Errorf("the settings of tokens cannot be used: %s", oneLine(err)), "auth-issuer", "auth-audience", "auth-scope", "public-url")
 	}
 	a.Close()
 	return nil
@@ -364,7 +372,7 @@ func checkListen(setting, address string) error {
 		_, err = strconv.ParseUint(port, 10, 16)
 	}
 	if err != nil {
-		return fmt.Errorf("%s is %q: want an address and a port, such as 127.0.0.1:8080", setting, address)
+		return faulty(fmt.Errorf("%s is %q: want an address and a port, such as 127.0.0.1:8080", setting, address), setting)
 	}
 	return nil
 }
@@ -377,7 +385,7 @@ func defaultData() (string, error) {
 	}
 	home, err := os.UserHomeDir()
 	if err != nil {
-		return "", errors.New("there is no home directory to keep data in: set --data DIR or --memory")
+		return "", errors.New("there is no home directory to keep data in: set --data DIR, TROUPE_DATA or --memory")
 	}
 	return filepath.Join(home, ".local", "state", "troupe"), nil
 }
@@ -393,7 +401,7 @@ func (s *settings) level() (slog.Level, error) {
 	case "error":
 		return slog.LevelError, nil
 	}
-	return 0, fmt.Errorf("log-level is %q: want debug, info, warn or error", s.logLevel)
+	return 0, faulty(fmt.Errorf("log-level is %q: want debug, info, warn or error", s.logLevel), "log-level")
 }
 
 // logger returns the structured log of the settings, which check has accepted.
@@ -422,7 +430,7 @@ func (s *settings) requestLog() (l troupe.RequestLog, err error) {
 			}
 			fallthrough
 		default:
-			return l, fmt.Errorf("log-requests is %q: want all, errors, slow=TIME such as slow=1s, or errors,slow=1s", s.logRequests)
+			return l, faulty(fmt.Errorf("log-requests is %q: want all, errors, slow=TIME such as slow=1s, or errors,slow=1s", s.logRequests), "log-requests")
 		}
 	}
 	return l, nil
@@ -456,17 +464,18 @@ func (s *settings) options() troupe.Options {
 }
 
 // writeSettings writes the settings that are no flags of cmd.
-func (s *settings) writeSettings(cmd *cobra.Command) error {
+func (t *settingTable) writeSettings(cmd *cobra.Command) error {
 	w := cmd.OutOrStdout()
-	fmt.Fprintf(w, `The settings of troupe %s that are no flags: write each as a line NAME: VALUE of the YAML file of --config, such as
-max-body: 64MiB, or as --set NAME=VALUE, which wins over the file. One that has no value here is true or false, and
-one that may be repeated is a list in the file, such as [A, B].
-`, cmd.Name())
+	fmt.Fprintf(w, `The settings of %s that are no flags: write each as a line NAME: VALUE of the YAML file of --config, such as
+max-body: 64MiB, as a variable of the environment, such as TROUPE_MAX_BODY=64MiB, which wins over the file, or as
+--set NAME=VALUE, which wins over both. One that has no value here is true or false, and one that may be repeated
+is a list: [A, B] in the file, A,B in the environment.
+`, cmd.CommandPath())
 	writeGroups(w, settingGroups, "", func(name string) *pflag.Flag {
 		if cmd.Flags().Lookup(name) != nil {
 			return nil
 		}
-		return s.table.Lookup(name)
+		return t.Lookup(name)
 	})
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,11 +19,18 @@ import (
 // which it would end.
 func parsed(t *testing.T, file string, args ...string) (*settings, error) {
 	t.Helper()
+	return parsedIn(t, nil, file, args...)
+}
+
+// parsedIn is parsed in an environment.
+func parsedIn(t *testing.T, environ []string, file string, args ...string) (*settings, error) {
+	t.Helper()
 	var s settings
 	cmd := &cobra.Command{Use: "serve", SilenceErrors: true, SilenceUsage: true, RunE: func(*cobra.Command, []string) error {
 		return s.readSettings()
 	}}
 	s.register(cmd, settingGroups, serveFlags...)
+	s.environ = environ
 	if file != "" {
 		args = append(args, "--config", writeConfig(t, file))
 	}
@@ -184,11 +192,17 @@ func TestDataOrMemory(t *testing.T) {
 		{"memory by flag", "data: /a\n", []string{"--memory"}, ""},
 		{"data by flag", "memory: true\n", []string{"--data", "/a"}, "/a"},
 		{"memory taken back", "memory: true\n", []string{"--memory=false", "--data", "/a"}, "/a"},
+		{"data by variable", "memory: true\n", []string{"TROUPE_DATA=/a"}, "/a"},
+		{"memory by variable", "data: /a\n", []string{"TROUPE_MEMORY=true"}, ""},
+		{"both by variable", "", []string{"TROUPE_MEMORY=1", "TROUPE_DATA=/a"}, "error"},
+		{"data by variable, memory by flag", "", []string{"TROUPE_DATA=/a", "--memory"}, ""},
+		{"memory by variable, data by flag", "data: /b\n", []string{"TROUPE_MEMORY=true", "--data", "/a"}, "/a"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			s, err := parsed(t, tt.file, tt.args...)
+			variables := slices.DeleteFunc(slices.Clone(tt.args), func(arg string) bool { return !isVariable(arg) })
+			s, err := parsedIn(t, variables, tt.file, slices.DeleteFunc(slices.Clone(tt.args), isVariable)...)
 			got := s.options().Dir
 			if err != nil {
 				got = "error"

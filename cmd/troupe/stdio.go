@@ -32,7 +32,7 @@ func stdioCommand(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if s.helpLimits {
-				return s.writeSettings(cmd)
+				return s.table.writeSettings(cmd)
 			}
 			s.memory = true
 			if err := s.readSettings(); err != nil {
@@ -63,6 +63,7 @@ func (s *settings) serveStdio(ctx context.Context, stdin io.Reader, stdout, stde
 		return explain(err, o)
 	}
 	defer sent.close(provider)
+	logUnknown(o.Log, s.variables)
 	rt, err := troupe.New(o)
 	if err != nil {
 		return explain(err, o)

@@ -14,11 +14,12 @@ import (
 )
 
 // register makes the table of the settings in groups. Those of flags are flags of cmd, too. Flags,
-// --set and the file of --config set the values of this one table.
+// --set, the environment and the file of --config set the values of this one table.
 func (s *settings) register(cmd *cobra.Command, groups []flagGroup, flags ...string) {
 	all := newTable()
 	s.declare(all)
-	s.table = newTable()
+	s.table = &settingTable{newTable(), make(map[string]source)}
+	s.environ = os.Environ()
 	f := cmd.Flags()
 	for _, g := range groups {
 		for _, name := range g.names {
@@ -28,10 +29,10 @@ func (s *settings) register(cmd *cobra.Command, groups []flagGroup, flags ...str
 	for _, name := range flags {
 		f.AddFlag(s.table.Lookup(name))
 	}
-	f.StringVar(&s.config, "config", "", "YAML `file` with any settings; the command line wins")
+	f.StringVar(&s.config, "config", "", "YAML `file` with any settings; the command line and the environment win ("+configVariable+")")
 	f.Var(anySetting{s.table}, "set", "`NAME=VALUE` of any setting, as the file has NAME: VALUE; may be repeated")
 	f.BoolVar(&s.helpLimits, "help-limits", false, "list the settings that are no flags: all limits, and the rest")
-	cmd.SetFlagErrorFunc(s.flagError)
+	cmd.SetFlagErrorFunc(s.table.explainFlag)
 	groupedHelp(cmd, slices.Concat(groups, []flagGroup{{"All other settings", []string{"config", "set", "help-limits"}}}))
 }
 
@@ -42,7 +43,7 @@ func newTable() *pflag.FlagSet {
 }
 
 // anySetting is a flag that sets a setting of the table.
-type anySetting struct{ table *pflag.FlagSet }
+type anySetting struct{ table *settingTable }
 
 func (anySetting) String() string { return "" }
 
@@ -62,16 +63,17 @@ func (a anySetting) Set(text string) error {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	f.Changed = true
+	a.table.sources[name] = source{byCommandLine, "--set " + name}
 	return nil
 }
 
-// flagError is the error of a command line, without the values in it that may be secrets. Of a
+// explainFlag returns the error of a command line, without the values in it that may be secrets. Of a
 // setting that is no flag it says where it is set.
-func (s *settings) flagError(cmd *cobra.Command, err error) error {
+func (t *settingTable) explainFlag(cmd *cobra.Command, err error) error {
 	if missing, ok := errors.AsType[*pflag.NotExistError](err); ok && missing.GetSpecifiedShortnames() == "" {
-		f := s.table.Lookup(missing.GetSpecifiedName())
+		f := t.Lookup(missing.GetSpecifiedName())
 		if f == nil {
-			return fmt.Errorf("%w%s", err, nearestSetting(s.table, missing.GetSpecifiedName()))
+			return fmt.Errorf("%w%s", err, nearestSetting(t, missing.GetSpecifiedName()))
 		}
 		args, _ := cmd.Context().Value(commandLine{}).([]string)
 		value := exampleOf(f, args)
@@ -112,14 +114,31 @@ func exampleOf(f *pflag.Flag, args []string) string {
 }
 
 // nearestSetting says which setting of the table is like a name that is none.
-func nearestSetting(table *pflag.FlagSet, name string) string {
+func nearestSetting(table *settingTable, name string) string {
 	var known []string
 	table.VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
 	return configfile.Nearest(name, known)
 }
 
-// readFile sets what the command line leaves out to what the file of --config says, if there is one.
-// The section auth goes with the flags of auth.
+// readSources sets what the command line leaves out to what the environment says, and what that
+// leaves out to what the file of --config says.
+func (s *settings) readSources() error {
+	s.variables = variablesOf(s.environ)
+	if err := s.table.readVariables(s.variables); err != nil {
+		return err
+	}
+	if s.config == "" {
+		s.config = s.variables[configVariable]
+	}
+	if err := s.readFile(); err != nil {
+		return err
+	}
+	s.inherited.adopt(s)
+	return nil
+}
+
+// readFile sets what the command line and the environment leave out to what the file of --config says,
+// if there is one. The section auth goes with the flags of auth.
 func (s *settings) readFile() error {
 	if s.config == "" {
 		return nil
@@ -130,10 +149,11 @@ func (s *settings) readFile() error {
 	}
 	readers := make(map[string]configfile.Reader)
 	s.table.VisitAll(func(f *pflag.Flag) {
-		readers[f.Name] = configfile.ReadSetting(f.Value.Type(), func(text string) error {
-			if f.Changed {
+		readers[f.Name] = configfile.ReadSetting(f.Value.Type(), func(text string, line int) error {
+			if s.table.sourceOf(f.Name).rank > byFile {
 				return nil
 			}
+			s.table.sources[f.Name] = source{byFile, fmt.Sprintf("%s:%d", s.config, line)}
 			return f.Value.Set(text)
 		})
 	})

@@ -213,7 +213,7 @@ func TestHelpLimits(t *testing.T) {
 func TestDocumentedFlags(t *testing.T) {
 	t.Parallel()
 	known := map[string]bool{"help": true}
-	for _, cmd := range []*cobra.Command{serveCommand(nil), stdioCommand(nil, nil, nil), callCommand(nil, nil)} {
+	for _, cmd := range []*cobra.Command{serveCommand(nil), stdioCommand(nil, nil, nil), callCommand(nil, nil), healthCommand(nil), configShow(nil)} {
 		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) { known[f.Name] = true })
 	}
 	for _, document := range []string{"README.md", "docs/serve.md", "docs/library.md", "docs/by-hand.md"} {

@@ -40,15 +40,13 @@ func tasksCommand(stdout io.Writer) *cobra.Command {
 
 // askServer runs f with a client of the server that uses the data directory, and says what to do where that fails.
 func askServer(data string, f func(c *admin.Client) error) error {
-	if data == "" {
-		var err error
-		if data, err = defaultData(); err != nil {
-			return err
-		}
+	data, err := dataDirectory(data)
+	if err != nil {
+		return err
 	}
 	c := admin.NewClient(data)
 	defer c.Close()
-	err := f(c)
+	err = f(c)
 	switch {
 	case err == nil:
 		return nil

@@ -11,12 +11,14 @@ import (
 // weights is a flag of clients with their weights, as NAME=N, that may be repeated.
 type weights map[string]int
 
-func (w *weights) String() string {
-	var all []string
+func (w *weights) String() string { return strings.Join(w.GetSlice(), ",") }
+
+// GetSlice returns the clients with their weights as texts.
+func (w *weights) GetSlice() (all []string) {
 	for _, name := range slices.Sorted(maps.Keys(*w)) {
 		all = append(all, fmt.Sprintf("%s=%d", name, (*w)[name]))
 	}
-	return strings.Join(all, ",")
+	return all
 }
 
 // Type names the kind of the flag: in a config file it is a list of texts.

@@ -16,11 +16,18 @@ type Auth struct {
 	Scopes  []string
 	Implies map[string][]string
 	Claims  []string
+
+	// Line is where the section begins, from 1. 0 means that the file has none.
+	Line int
+	// SecretFiles are the files from which the client secrets were read, by the place of their issuer in
+	// Issuers. A secret that stands in the section itself has none.
+	SecretFiles map[int]string
 }
 
 // ReadAuth reads the section auth into a. An empty one says nothing. A secret that lies in a file of its own is read by readFile.
 func ReadAuth(a *Auth, readFile func(name string) ([]byte, error)) Reader {
 	return func(n ast.Node, line int, at string) error {
+		a.Line = line
 		if _, empty := n.(*ast.NullNode); empty {
 			return nil
 		}
@@ -32,7 +39,13 @@ func authReaders(a *Auth, readFile func(string) ([]byte, error)) map[string]Read
 	return map[string]Reader{
 		"issuers": func(n ast.Node, line int, at string) error {
 			return readList(n, line, at, func(n ast.Node, line int, at string) error {
-				i, err := readIssuer(n, line, at, readFile)
+				i, secretFile, err := readIssuer(n, line, at, readFile)
+				if secretFile != "" {
+					if a.SecretFiles == nil {
+						a.SecretFiles = make(map[int]string)
+					}
+					a.SecretFiles[len(a.Issuers)] = secretFile
+				}
 				a.Issuers = append(a.Issuers, i)
 				return err
 			})
@@ -54,18 +67,19 @@ func authReaders(a *Auth, readFile func(string) ([]byte, error)) map[string]Read
 	}
 }
 
-func readIssuer(n ast.Node, line int, at string, readFile func(string) ([]byte, error)) (i auth.Issuer, err error) {
-	return i, readMapping(line, at, map[string]Reader{
+func readIssuer(n ast.Node, line int, at string, readFile func(string) ([]byte, error)) (i auth.Issuer, secretFile string, err error) {
+	err = readMapping(line, at, map[string]Reader{
 		"url": setText(&i.URL), "audiences": setTexts(&i.Audiences), "audience-claim": setText(&i.AudienceClaim), "client-ids": setTexts(&i.ClientIDs), "keys": setText(&i.Keys),
 		"introspection": func(n ast.Node, line int, at string) (err error) {
-			i.Introspection, err = readIntrospection(n, line, at, readFile)
+			i.Introspection, secretFile, err = readIntrospection(n, line, at, readFile)
 			return err
 		},
 	}, n)
+	return i, secretFile, err
 }
 
-func readIntrospection(n ast.Node, line int, at string, readFile func(string) ([]byte, error)) (*auth.Introspection, error) {
-	var in auth.Introspection
+func readIntrospection(n ast.Node, line int, at string, readFile func(string) ([]byte, error)) (in *auth.Introspection, secretFile string, err error) {
+	in = new(auth.Introspection)
 	secrets := 0
 	secret := func(read Reader) Reader {
 		return func(n ast.Node, line int, at string) error {
@@ -75,21 +89,21 @@ func readIntrospection(n ast.Node, line int, at string, readFile func(string) ([
 			return read(n, line, at)
 		}
 	}
-	return &in, readMapping(line, at, map[string]Reader{
+	err = readMapping(line, at, map[string]Reader{
 		"url": setText(&in.URL), "client-id": setText(&in.ClientID), "client-secret": secret(setText(&in.ClientSecret)),
 		"client-secret-file": secret(func(n ast.Node, line int, at string) error {
-			var name string
-			if err := setText(&name)(n, line, at); err != nil {
+			if err := setText(&secretFile)(n, line, at); err != nil {
 				return err
 			}
-			data, err := readFile(name)
+			data, err := readFile(secretFile)
 			if err != nil {
 				return mistake(line, at, err)
 			}
 			if in.ClientSecret = strings.TrimRight(string(data), "\r\n"); in.ClientSecret == "" {
-				return mistake(line, at, fmt.Errorf("%s is empty", name))
+				return mistake(line, at, fmt.Errorf("%s is empty", secretFile))
 			}
 			return nil
 		}),
 	}, n)
+	return in, secretFile, err
 }

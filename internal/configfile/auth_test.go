@@ -54,6 +54,7 @@ func TestReadAuth(t *testing.T) {
 			{URL: "https://login.example.com/tenant", ClientIDs: []string{"one", "two"}, Introspection: &auth.Introspection{URL: "https://login.example.com/introspect", ClientID: "troupe", ClientSecret: "s3cret"}},
 		},
 		Scopes: []string{"demo:read"}, Implies: map[string][]string{"demo:write": {"demo:read"}}, Claims: []string{"email"},
+		SecretFiles: map[int]string{1: "secret"},
 	}
 	for file, want := range map[string]Auth{
 		whole:                        all,
@@ -66,7 +67,7 @@ func TestReadAuth(t *testing.T) {
 		"auth:\n  issuers:\n  - url: https://a.example\n    introspection:\n      client-secret: 's#c:r\"t'\n": {Issuers: []auth.Issuer{{URL: "https://a.example", Introspection: &auth.Introspection{ClientSecret: `s#c:r"t`}}}},
 	} {
 		got, err := readSection(file)
-		if err != nil {
+		if want.Line = 1; err != nil {
 			t.Errorf("%v, for\n%s", err, file)
 		} else if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("(-want +got):\n%s\nfor\n%s", diff, file)
@@ -152,6 +153,7 @@ func FuzzAuth(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%v, written as\n%s", err, text)
 		}
+		a.Line, a.SecretFiles, again.Line = 0, nil, 0
 		if diff := cmp.Diff(a, again); diff != "" {
 			t.Errorf("(-first +second):\n%s\nwritten as\n%s", diff, text)
 		}

@@ -31,10 +31,10 @@ func Read(data []byte, readers map[string]Reader) error {
 	return readMapping(1, "", readers, mappings...)
 }
 
-// ReadSetting reads the value of a setting of a kind, and gives it to set: the items of a list one
-// after the other. The kinds are bool, size, number, rate, duration, stringArray, which is a list
+// ReadSetting reads the value of a setting of a kind, and gives it to set with the line of the setting:
+// the items of a list one after the other. The kinds are bool, size, number, rate, duration, stringArray, which is a list
 // of texts, revisions, a list that set gets at once with commas, and string.
-func ReadSetting(kind string, set func(text string) error) Reader {
+func ReadSetting(kind string, set func(text string, line int) error) Reader {
 	return func(n ast.Node, line int, at string) error {
 		var values []string
 		switch kind {
@@ -53,7 +53,7 @@ func ReadSetting(kind string, set func(text string) error) Reader {
 			values = []string{v}
 		}
 		for _, v := range values {
-			if err := set(v); err != nil {
+			if err := set(v, line); err != nil {
 				return mistake(line, at, err)
 			}
 		}

@@ -27,6 +27,7 @@ type Instruments struct {
 	session  metric.Float64Histogram
 	refused  metric.Int64Counter
 	cut      metric.Int64Counter
+	tlsReads metric.Int64Counter
 	replays  metric.Float64Histogram
 	tracer   trace.Tracer
 	series   *series
@@ -62,6 +63,7 @@ func New(c Config) (*Instruments, error) {
 		histogram(&i.replays, "troupe.stream.replay.duration", "Time from when a client came back, or was left behind, until it was sent all that was stored.", metric.WithExplicitBucketBoundaries(.005, .01, .05, .1, .5, 1, 2.5, 5, 10, 20, 60, 300)),
 		counter(&i.refused, "troupe.http.refused", "HTTP requests refused before dispatch, by status and reason."),
 		counter(&i.cut, "troupe.stream.cut", "Event streams whose connection was cut, by reason."),
+		counter(&i.tlsReads, "troupe.tls.reloads", "Times that the files with the TLS certificate had changed and were read again, by outcome."),
 		counter(&coarse, "troupe.metrics.coarse", "Operations that were counted without the name of their tool, or of their server, because there is no room for more names."),
 	} {
 		if err != nil {
@@ -89,6 +91,13 @@ func (i *Instruments) Rejected(status int, reason string) {
 func (i *Instruments) Cut(reason string) {
 	if i.cut != nil {
 		i.cut.Add(context.Background(), 1, metric.WithAttributes(attribute.String("reason", reason)))
+	}
+}
+
+// TLSReloaded counts that the files with the TLS certificate were read again.
+func (i *Instruments) TLSReloaded(outcome string) {
+	if i.tlsReads != nil {
+		i.tlsReads.Add(context.Background(), 1, metric.WithAttributes(attribute.String("outcome", outcome)))
 	}
 }
 

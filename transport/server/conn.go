@@ -109,7 +109,8 @@ func (g *Conn) markEncrypted() {
 func (g *Conn) closeIfIdle() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.idle && !g.closing {
+	isNew := g.idle && g.header
+	if g.idle && !g.closing && !(isNew && g.listener.spareNew) {
 		g.closing = g.Conn.SetReadDeadline(time.Unix(1, 0)) == nil
 	}
 }

@@ -42,3 +42,20 @@ func TestIdleConnThatIsNeeded(t *testing.T) {
 		t.Errorf("nothing came: %v, want its end", err)
 	}
 }
+
+// TestNewConnIsSpared closes a connection that has carried a request, and not one on which nothing has come yet.
+func TestNewConnIsSpared(t *testing.T) {
+	t.Parallel()
+	for spared, l := range map[bool]*Listener{true: {spareNew: true}, false: {}} {
+		server, peer := net.Pipe()
+		g := &Conn{Conn: server, listener: l, idle: true, header: true}
+		if g.closeIfIdle(); g.closing == spared {
+			t.Errorf("spared: %v, and the new connection is asked to close: %v", spared, g.closing)
+		}
+		g.SetIdle(true) // after its first request
+		if g.closeIfIdle(); !g.closing {
+			t.Errorf("spared: %v, and the connection that is idle is not asked to close", spared)
+		}
+		_, _ = server.Close(), peer.Close()
+	}
+}

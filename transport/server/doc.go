@@ -12,6 +12,6 @@
 //
 // Package http1 serves plain requests of HTTP/1.1 before net/http does.
 //
-// All methods of Listener and [Conn] may be called from any goroutine, but Limit, LimitWrites and
-// CountAlso only before Accept.
+// All methods of Listener and [Conn] may be called from any goroutine, but Limit, LimitWrites,
+// CountAlso and SpareNew only before Accept.
 package server

@@ -23,6 +23,7 @@ type Listener struct {
 	crowd    Crowd         // set before Accept
 	also     func() int    // the same; may be nil
 	patience time.Duration // for a write, set before Accept; 0 or less is no bound
+	spareNew bool          // set before Accept: CloseIdle leaves connections on which nothing has come
 	began    time.Time     // its clock is the time since then
 	taking   atomic.Int64  // Accepts that may have a connection which is not yet in conns
 	leaving  atomic.Int64  // connections that were asked to make room
@@ -86,6 +87,10 @@ func (d *Listener) Limit(crowd Crowd) { d.crowd = crowd }
 // LimitWrites bounds how long one write to a client may take, whatever it belongs to, where nobody else sets a deadline for it. A
 // connection on which a write takes longer is closed. Call it before Accept.
 func (d *Listener) LimitWrites(limit time.Duration) { d.patience = limit }
+
+// SpareNew has CloseIdle leave connections on which nothing has come yet: their clients could not tell that from a refused connection. Call
+// it before Accept.
+func (d *Listener) SpareNew() { d.spareNew = true }
 
 // now is the clock of the listener, in nanoseconds. It is never 0.
 func (d *Listener) now() int64 { return int64(time.Since(d.began)) + 1 }
@@ -186,7 +191,7 @@ func (d *Listener) forgetConn(g *Conn) {
 	}
 }
 
-// CloseIdle closes the connections that wait for a request, except those on which one has come: each connection is
+// CloseIdle closes the connections that wait for a request, except those on which one has come, and see SpareNew: each connection is
 // looked at just before. CloseIdle does not wait until they are closed; Open tells. A request that is still on the
 // network is lost, and its client does not know whether the server got it. So use CloseIdle for connections that have
 // been silent for a while.

@@ -129,3 +129,50 @@ func TestAnswersComeInADrain(t *testing.T) {
 		_ = s.end(time.Now())
 	})
 }
+
+// TestDrainOfAKeptSocket drains a server whose socket another process has, too: it stops accepting at once, but for a client that has a question to answer, and serves stateless clients
+// on the connections that they have, while it waits for a call.
+func TestDrainOfAKeptSocket(t *testing.T) {
+	for name, asks := range map[string]bool{"nobody is asked": false, "a client is asked": true} {
+		t.Run(name, func(t *testing.T) {
+			kit.Bubble(t, func(t *testing.T) {
+				h := host.New(t, troupe.Options{DrainDelay: -1, Limits: troupe.Limits{StatelessGrace: time.Minute}}, nil)
+				ln := kit.NewListener()
+				ctx, stop := context.WithCancel(t.Context())
+				served := make(chan error, 1)
+				go func() { served <- h.Runtime.ServeOn(ctx, troupe.KeepSocket(ln)) }()
+				m, session := h.Stateless(`{}`), h.Session()
+				running, _ := m.Later("tools/call", host.ToolParams("sleep", `{"ms":5000}`))
+				answer := func() {}
+				if asks {
+					a := session.Post(host.Call("1", "ask", `{"question":"?"}`))
+					q := host.NextQuestion(t, a)
+					answer = func() {
+						host.Reply(session, q.ID, "result", `{"action":"cancel"}`)
+						host.Equal(t, "the call that asked", host.Last(t, a), host.TextResult("1", "cancel "))
+					}
+				}
+				time.Sleep(time.Second)
+				stop()
+				time.Sleep(time.Second)
+				c, err := ln.Dial(t.Context(), "", "")
+				if (err == nil) != asks {
+					t.Errorf("a new connection: %v", err)
+				}
+				if err == nil {
+					_ = c.Close()
+				}
+				if a, _ := m.Tool("echo", `{"text":"x"}`); a.StatusCode != 200 || !strings.Contains(a.Body, `"text":"x"`) {
+					t.Errorf("a new request on a connection that is there: %s %s", a.Status, a.Body)
+				}
+				answer()
+				if a := <-running; a.StatusCode != 200 || !strings.Contains(a.Body, `"text":"slept"`) {
+					t.Errorf("the call that ran: %s %s", a.Status, a.Body)
+				}
+				if err := <-served; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}

@@ -59,6 +59,7 @@ func TestMetricsTable(t *testing.T) {
 		d.collect()
 		d.instruments["troupe.stream.cut"].labels["reason"] = true     // TestWhatAClientMayHoldUp has this reason
 		d.instruments["troupe.metrics.coarse"].labels["detail"] = true // of very many tools
+		d.instruments["troupe.tls.reloads"].labels["outcome"] = true   // TestTLSFilesAreReadAgain has both outcomes
 		var got []string
 		served := map[string]bool{"troupe_config_reloads_total": true, "troupe_telemetry_dropped_total": true, "troupe_telemetry_failures_total": true} // by the command
 		for _, i := range d.instruments {

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/troupe-run/troupe/internal/bubble"
+)
+
+// TestWatchdogHearsOfAProcessThatWorks has a process that fails for a while: its watchdog hears nothing of it then, and the log has it once.
+func TestWatchdogHearsOfAProcessThatWorks(t *testing.T) {
+	t.Parallel()
+	bubble.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		var told []string
+		m := &serviceManager{slog.New(slog.NewTextHandler(&log, nil)), func(state string) error { told = append(told, state); return nil }}
+		began := time.Now()
+		ctx, stop := context.WithCancel(t.Context())
+		go m.keepAlive(ctx, time.Second, func() error {
+			if at := time.Since(began); at > 3500*time.Millisecond && at < 6500*time.Millisecond {
+				return errors.New("the disk of the store is full")
+			}
+			return nil
+		})
+		for second, want := range []int{0, 1, 2, 3, 3, 3, 3, 4, 5} {
+			synctest.Wait()
+			if len(told) != want {
+				t.Errorf("after %d s it has heard %q", second, told)
+			}
+			time.Sleep(time.Second)
+		}
+		stop()
+		synctest.Wait()
+		if slices.ContainsFunc(told, func(state string) bool { return state != "WATCHDOG=1" }) || strings.Count(log.String(), "\n") != 1 || !strings.Contains(log.String(), "the disk of the store is full") {
+			t.Errorf("told %q, logged\n%s", told, &log)
+		}
+	})
+}
+
+// TestManagerThatIsGone goes on where nobody hears.
+func TestManagerThatIsGone(t *testing.T) {
+	t.Parallel()
+	var log strings.Builder
+	m := &serviceManager{slog.New(slog.NewTextHandler(&log, nil)), func(string) error { return errors.New("connection refused") }}
+	m.ready("serving")
+	if !strings.Contains(log.String(), "state=\"READY=1\"") || !strings.Contains(log.String(), "connection refused") {
+		t.Errorf("logged\n%s", &log)
+	}
+}
