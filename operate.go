@@ -29,7 +29,7 @@ type operations struct {
 
 // startProcess says what an operator looks at. The node, the store and the tasks are there.
 func (rt *operations) startProcess() {
-	rt.process = operated.Process{Store: rt.cluster, Node: rt.node, Pool: rt.tasks, Log: rt.log, Leaving: rt.leaving.Load, Dismiss: rt.drainer.dismissServe, Tenants: rt.tenantsNamed, Name: shownPrincipal, Served: func(id string) (*actors.Service, string) {
+	rt.process = operated.Process{Store: rt.cluster, Node: rt.node, Pool: rt.tasks, Log: rt.log, Leaving: rt.leaving.Load, Dismiss: rt.drainer.dismissServe, Tenants: rt.tenantsNamed, Names: namesOf, Served: func(id string) (*actors.Service, string) {
 		if here := rt.table.serviceByID(id); here != nil {
 			return here.svc, here.path
 		}
@@ -109,28 +109,45 @@ func (rt *operations) knownIssuers() []string {
 	return append([]string{auth.KeyIssuer}, rt.issuers...)
 }
 
-// tenantsNamed are the tenants of a principal as an operator names it: its tenant, "SUBJECT of ISSUER", or a subject, which is a user and a machine at each issuer that is known.
-func (rt *operations) tenantsNamed(principal string) []string {
-	subject, issuer, named := strings.Cut(principal, " of ")
-	issuers := []string{issuer}
-	if !named {
-		issuers = append(rt.knownIssuers(), "")
-	}
-	if principal == anonymous || len(principal) == tenantLength && strings.Trim(principal, tenantAlphabet) == "" {
-		return []string{principal}
-	}
-	var tenants []string
-	for _, issuer := range issuers {
+// tenantsNamed are the tenants of a principal as an operator names it: its tenant, "SUBJECT of ISSUER", or a subject, which is a user and a machine at each issuer that is known. It returns none
+// where nobody can be meant.
+func (rt *operations) tenantsNamed(name string) (tenants []string) {
+	add := func(subject, issuer string) {
 		for _, machine := range []bool{false, true} {
 			p := Principal{Issuer: issuer, Subject: subject, Machine: machine}
 			tenants = append(tenants, p.tenantHash())
 		}
 	}
-	return tenants
+	switch {
+	case name == anonymous:
+		return []string{name}
+	case strings.TrimSpace(name) == "", strings.HasPrefix(name, nameOf): // a script whose variables are empty
+		return nil
+	case len(name) == tenantLength && strings.Trim(name, tenantAlphabet) == "": // or the id of an API key
+		tenants = append(tenants, name)
+	}
+	for _, issuer := range append(rt.knownIssuers(), "") {
+		add(name, issuer)
+	}
+	for at := 0; ; at += len(nameOf) { // a subject may have the word, too
+		next := strings.Index(name[at:], nameOf)
+		if next < 0 {
+			return tenants
+		}
+		at += next
+		add(name[:at], name[at+len(nameOf):])
+	}
 }
 
-// shownPrincipal is what an operator reads of a principal.
-func shownPrincipal(p any) string { return protocol.Shown(principalOf(p).String()) }
+// nameOf stands between subject and issuer: see [Principal.String].
+const nameOf = " of "
+
+// namesOf are the names by which an operator may mean a principal, and what it reads of it.
+func namesOf(principal any) (subject, full, shown string) {
+	p := principalOf(principal)
+	full = p.String()
+	return p.Subject, full, protocol.Shown(full)
+}
 
 // tenantsOf are the tenants of a revocation: a subject is a user and a machine at each issuer, and a client is a machine. Nothing in a tenant says by which client its user came.
 func (rt *operations) tenantsOf(r *revocation.Revocation) (tenants []string) {

@@ -161,8 +161,8 @@ func New(o Options) (*Runtime, error) {
 	if o.Middleware != nil {
 		rt.root = rt.table.withEndLog(o.Middleware(rt.root))
 	}
-	rt.closeAdmin = rt.operations.openAdmin()
 	rt.ready.Store(true)
+	rt.closeAdmin = rt.operations.openAdmin()
 	return rt, nil
 }
 

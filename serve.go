@@ -517,6 +517,16 @@ func (rt *Runtime) ServePipe(ctx context.Context, srv *Server, in io.Reader, out
 	if err != nil {
 		return errors.Join(fmt.Errorf("troupe: %w", err), rt.Close(context.WithoutCancel(ctx)))
 	}
+	rt.drainer.serves.Store(true)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() {
+		select {
+		case <-rt.drainer.dismissed:
+			stop()
+		case <-ctx.Done():
+		}
+	}()
 	svc := known.svc
 	o := transport.PipeOptions{Log: rt.log, Observer: rt.observer()}
 	limits.Fill(&o, rt.table.optionsOf(known.limits))

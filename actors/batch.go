@@ -135,7 +135,10 @@ type batchStream struct{ *streamActor }
 func (s batchStream) gatherEntries(m *pushEntries) {
 	plain := true
 	for i := range m.entries {
-		plain = plain && (m.entries[i].Kind == stream.Final || m.entries[i].Kind == stream.End)
+		e := &m.entries[i]
+		// The end by an operator must be stored before the operator hears of it: the record that is
+		// stored later would have the call run again.
+		plain = plain && (e.Kind == stream.Final && e.Acked == nil || e.Kind == stream.End)
 	}
 	if !plain {
 		s.beginBatch()

@@ -374,12 +374,21 @@ func (boundExchange) WhenGone(func()) (stop func() bool) { return func() bool { 
 // carries stateless requests. Messages of the handler go out at once. A response that could not be
 // delivered is lost.
 type bound struct {
-	r    *requestActor
-	conn *boundConn
-	to   replier // gets the response
+	r        *requestActor
+	conn     *boundConn
+	to       replier     // gets the response
+	slotLeft atomic.Bool // the call of a session has no slot any more
 }
 
 var _ delivery = (*bound)(nil)
+
+// leaveSlot frees the slot of a call of a session: when its handler has returned, or has its call ended
+// by an operator.
+func (d *bound) leaveSlot() {
+	if !d.slotLeft.Swap(true) {
+		d.conn.freeSlot()
+	}
+}
 
 func (d *bound) openStream() {}
 
@@ -388,7 +397,12 @@ func (d *bound) sendEntry(e stream.Entry) {
 	e.Drop(nil)
 }
 
-func (d *bound) answerRequest(a response) { d.to.Answer(200, a.data) }
+func (d *bound) answerRequest(a response) {
+	d.to.Answer(200, a.data)
+	if a.exited && d.r.stateless == nil {
+		d.leaveSlot()
+	}
+}
 
 func (d *bound) endDelivery(why ending, id []byte) {
 	switch why {
@@ -613,9 +627,12 @@ func (l boundInput) startCall(in *Input, came answerer, reply replier, principal
 	if err != nil {
 		held.Free()
 	}
+	var to *bound
 	if err == nil {
 		r.memory.Move(&held)
-		sessionCalls{s}.beginRequest(r, r.boundWay(l.boundConn, reply), &m, body, newCall(principal, in))
+		w := r.boundWay(l.boundConn, reply)
+		to = w.delivery.(*bound)
+		sessionCalls{s}.beginRequest(r, w, &m, body, newCall(principal, in))
 		err = sessionCalls{s}.enterAdmitted(r)
 	}
 	if err != nil {
@@ -632,7 +649,7 @@ func (l boundInput) startCall(in *Input, came answerer, reply replier, principal
 		return true
 	}
 	l.calls.Go(func() {
-		defer l.freeSlot()
+		defer to.leaveSlot()
 		defer reply.skipResponse() // without a response, too, the batch must not wait for it
 		r.serveRequest()
 	})

@@ -437,7 +437,11 @@ func EndCalls(ctx context.Context, n *Node, which func(*CallInfo) bool) (ended [
 	visitNode(n, func(r *requestActor) {
 		if c, ok := (operatedCall{r}).describeCall(); ok && which(&c) {
 			stored := found.addCall(c)
-			operatedCall{r}.endCall(func(err error) { stored <- err })
+			if _, unpaced := r.way.pace.(noPacer); unpaced {
+				operatedCall{r}.endOnce(stored)
+				return
+			}
+			go endPaced(ctx, r, r.generation, r.way.pace, stored)
 		}
 	})
 	for _, stored := range found.stored {
@@ -449,6 +453,33 @@ func EndCalls(ctx context.Context, n *Node, which func(*CallInfo) bool) (ended [
 		}
 	}
 	return found.calls, err
+}
+
+// unreadWait is how long the end of a call waits for the room that its connection needs for the
+// response. A client that reads nothing for as long may lose its connection by the response.
+const unreadWait = time.Second
+
+// endPaced ends a call whose connection carries others once there is room for the response, as the
+// connection would be cut otherwise.
+func endPaced(ctx context.Context, r *requestActor, generation uint64, pace pacer, stored chan error) {
+	room, cancel := context.WithTimeout(ctx, unreadWait)
+	defer cancel()
+	if pace.lockSending(room) == nil {
+		defer pace.unlockSending()
+	}
+	m := &visitRequest{visit: func(r *requestActor) {
+		if _, ok := (operatedCall{r}).describeCall(); ok {
+			operatedCall{r}.endOnce(stored)
+		}
+	}}
+	m.Init()
+	if r.Post(called{generation, m}) == nil {
+		m.Wait()
+	}
+	select {
+	case stored <- nil: // it has had its own response meanwhile
+	default:
+	}
 }
 
 // EndCall is EndCalls for one call. ErrNoCall: it is not in flight here.
@@ -497,7 +528,7 @@ func EndThere(ctx context.Context, n *Node, e *OperatorEnd) error {
 	if e.Calls != (SessionKey{}) {
 		letters = append(letters, &OperatorEnd{Calls: e.Calls})
 	}
-	ctx, cancel := context.WithTimeout(ctx, endWait)
+	ctx, cancel := context.WithTimeout(ctx, EndWait)
 	defer cancel()
 	others := n.fleet.mail.Others()
 	outcomes := make(chan error, len(others)*len(letters))
@@ -584,6 +615,18 @@ func shown(s string) string {
 	return strings.ToValidUTF8(s[:mostShown], "") + "…"
 }
 
+// endOnce ends a call, and sends what came of storing that.
+func (r operatedCall) endOnce(stored chan error) {
+	returned := false
+	defer func() {
+		if !returned { // a panic of what carries the response
+			stored <- errInternal
+		}
+	}()
+	r.endCall(func(err error) { stored <- err })
+	returned = true
+}
+
 // endCall ends a call that describeCall describes. Its client has the response before the handler
 // returns, if that ever does. acked is called once no crash can undo it.
 func (r operatedCall) endCall(acked func(error)) {
@@ -593,29 +636,34 @@ func (r operatedCall) endCall(acked func(error)) {
 	r.used, r.ended = true, true
 	r.call.noteEvent(CallEvent{Name: CalledOff})
 	if r.phase == request.Parked {
-		r.endWaiting(rest)
+		r.EndWaiting(rest)
 		acked(nil)
 		return
 	}
 	r.onMark = acked
 	r.cancel(ErrCalledOff)
+	r.way.table.parkRequest(r.requestActor, id) // the client may use the id again once it has the response
+	if r.from != nil {                          // no drain waits for the handler
+		r.handedOver = true
+		r.pool.drain.handedOver.Add(1)
+	}
 	r.applyEvent(request.Result, response{data: data, code: refusal.CalledOff.Code, exited: true}, nil)
 	parkedRequest(r).concludeCall(rest)
 	if r.stateless != nil {
-		parkedRequest(r).serveNobody()
+		r.way.delivery = noDelivery{} // a connection that ends means nothing any more
+		r.pool.statelessCalls.dropRequest(r.requestActor)
 	}
-	r.way.table.parkRequest(r.requestActor, id) // the client may use the id again
-	if r.onMark != nil {                        // nothing is being stored
+	if r.onMark != nil { // nothing is being stored
 		r.onMark = nil
 		acked(nil)
 	}
 }
 
-// endWaiting ends a call whose client has the questions of the last round: it gets the response when
+// EndWaiting ends a call whose client has the questions of the last round: it gets the response when
 // it sends the request again, whatever it answers.
-func (r operatedCall) endWaiting(rest []byte) {
+func (r operatedCall) EndWaiting(rest []byte) {
 	p := r.parking
-	r.pool.mrtr.outcomes.Put(r.stateless.park, mrtr.Outcome{Round: p.asked, Ended: true, Rest: rest, Until: p.until})
+	r.pool.mrtr.outcomes.PutEnded(r.stateless.park, mrtr.Outcome{Round: p.asked, Rest: rest, Until: p.until})
 	parkedRequest(r).hideFromRetries()
 	r.phase, p.givenUp = request.Dropped, true
 	r.cancel(ErrCalledOff)

@@ -439,8 +439,8 @@ func (*OperatorEnd) short() {}
 // mostTenants bounds the tenants in a letter.
 const mostTenants = 64
 
-// endWait bounds how long a node takes to end what an operator has ended on another one.
-const endWait = 5 * time.Second
+// EndWait bounds how long a node takes to end what an operator has ended on another one.
+const EndWait = 5 * time.Second
 
 // receiveEnd ends what an operator has ended on another node, and answers when that is done.
 func (f *nodeNews) receiveEnd(l *store.Letter) {
@@ -454,7 +454,7 @@ func (f *nodeNews) receiveEnd(l *store.Letter) {
 	}
 	e.Tenants = e.Tenants[:min(len(e.Tenants), mostTenants)]
 	f.node.fleet.runAside(l, func() {
-		ctx, cancel := context.WithTimeout(f.node.base, endWait)
+		ctx, cancel := context.WithTimeout(f.node.base, EndWait)
 		defer cancel()
 		status := done
 		if f.above.EndHere(ctx, &e) != nil {

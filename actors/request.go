@@ -513,6 +513,10 @@ func (r *requestActor) Failed(m any, last bool) {
 			r.stopHandler()
 			parkedRequest{r}.forgetExchange(m.x)
 		}
+	case *visitRequest:
+		if r.ended { // and its client has no response
+			r.breakExchange()
+		}
 	case abandon, giveUp, streamGone, graceOver, connGone, closeConn:
 		r.stopHandler()
 		if r.logged.stream == nil {

@@ -34,7 +34,9 @@ type Operator interface {
 	// Calls lists the calls in flight on this node, the oldest first. Other nodes have their own.
 	Calls(ctx context.Context, q Query) (CallPage, error)
 	// CancelCall ends a call in flight on this node: its client gets one response, that an operator
-	// has ended it, whether or not the handler heeds the end of its context. ErrNoCall.
+	// has ended it, whether or not the handler heeds the end of its context. A call that waits for
+	// its client has its response when that sends the request again, as long as this process lives.
+	// ErrNoCall.
 	CancelCall(ctx context.Context, id string) (Call, error)
 
 	// Tasks lists the tasks in the store, in the order in which they last changed. It looks at a
@@ -75,8 +77,9 @@ var (
 // Query says what a list has. The zero value is the first hundred of all, of tasks of those that
 // have not ended.
 type Query struct {
-	// Principal is whose: a subject of any issuer that the node knows, "SUBJECT of ISSUER", or the
-	// Tenant of a Session, Call or Task. "anon" means all anonymous clients, and "" anybody.
+	// Principal is whose: "SUBJECT of ISSUER", or the Tenant of a Session, Call or Task. A subject alone
+	// does where the node knows its issuer, as it does those of Options.Auth and of API keys, whose
+	// subjects are their ids. "anon" means all anonymous clients, and "" anybody.
 	Principal string
 	// Server is the path where it is mounted, or its id; "" means any.
 	Server string

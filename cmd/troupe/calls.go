@@ -108,7 +108,7 @@ func printCalls(w io.Writer, page operator.CallPage, now time.Time) error {
 			plainLine(who, 40), orDash(c.Address), orDash(c.Session), orDash(c.Revision), orDash(plainLine(c.Client, 40)), orDash(c.Trace))
 	}
 	if page.More > 0 {
-		fmt.Fprintf(t, "and %d more: --limit shows them\n", page.More)
+		fmt.Fprintf(t, "and %d more: --principal, --server and --state narrow the list\n", page.More)
 	}
 	return t.Flush()
 }

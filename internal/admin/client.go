@@ -48,7 +48,7 @@ func NewClient(dir string) *Client {
 func (c *Client) Close() { c.hc.CloseIdleConnections() }
 
 // Sessions implements [operator.Operator]. Unlike that of a node it goes on until it has as many as
-// Query.Limit, if there are so many, and so do Tasks and Calls.
+// Query.Limit, if there are so many, and so does Tasks.
 func (c *Client) Sessions(ctx context.Context, q operator.Query) (all operator.SessionPage, err error) {
 	all.Sessions = []operator.Session{}
 	all.Next, err = c.list(q, func(q url.Values) (n int, next uint64, err error) {
@@ -62,19 +62,25 @@ func (c *Client) Sessions(ctx context.Context, q operator.Query) (all operator.S
 
 // Session implements [operator.Operator].
 func (c *Client) Session(ctx context.Context, id string) (s operator.Session, err error) {
+	if isNoName(id) {
+		return s, operator.ErrNoSession
+	}
 	err = c.do(ctx, http.MethodGet, "/sessions/"+url.PathEscape(id), &s)
 	return s, err
 }
 
 // EndSession implements [operator.Operator].
 func (c *Client) EndSession(ctx context.Context, id string) (s operator.Session, err error) {
+	if isNoName(id) {
+		return s, operator.ErrNoSession
+	}
 	err = c.do(ctx, http.MethodPost, "/sessions/"+url.PathEscape(id)+"/end", &s)
 	return s, err
 }
 
 // EndPrincipal implements [operator.Operator].
 func (c *Client) EndPrincipal(ctx context.Context, principal string) (ended operator.Ended, err error) {
-	if principal == "" {
+	if isNoName(principal) {
 		return ended, operator.ErrNoPrincipal
 	}
 	err = c.do(ctx, http.MethodPost, "/principals/"+url.PathEscape(principal)+"/end", &ended)
@@ -90,6 +96,9 @@ func (c *Client) Calls(ctx context.Context, q operator.Query) (page operator.Cal
 
 // CancelCall implements [operator.Operator].
 func (c *Client) CancelCall(ctx context.Context, id string) (call operator.Call, err error) {
+	if isNoName(id) {
+		return call, operator.ErrNoCall
+	}
 	err = c.do(ctx, http.MethodPost, "/calls/"+url.PathEscape(id)+"/cancel", &call)
 	return call, err
 }
@@ -108,15 +117,24 @@ func (c *Client) Tasks(ctx context.Context, q operator.Query) (all operator.Task
 
 // Task implements [operator.Operator].
 func (c *Client) Task(ctx context.Context, id string, result bool) (d operator.TaskDetail, err error) {
+	if isNoName(id) {
+		return d, operator.ErrNoTask
+	}
 	err = c.do(ctx, http.MethodGet, "/tasks/"+url.PathEscape(id)+"?result="+strconv.FormatBool(result), &d)
 	return d, err
 }
 
 // CancelTask implements [operator.Operator].
 func (c *Client) CancelTask(ctx context.Context, id string) (t operator.Task, err error) {
+	if isNoName(id) {
+		return t, operator.ErrNoTask
+	}
 	err = c.do(ctx, http.MethodPost, "/tasks/"+url.PathEscape(id)+"/cancel", &t)
 	return t, err
 }
+
+// isNoName reports that a text names nothing in a path.
+func isNoName(id string) bool { return id == "" || id == "." || id == ".." }
 
 // list asks for pages until there are as many as q.Limit, or no more.
 func (c *Client) list(q operator.Query, page func(url.Values) (n int, next uint64, err error)) (next uint64, err error) {
@@ -242,7 +260,7 @@ func (c *Client) send(ctx context.Context, method, path string, body, into any) 
 	if resp.StatusCode == http.StatusOK {
 		return json.Unmarshal(answer, into)
 	}
-	var f fault
+	f := fault{Result: into}
 	if json.Unmarshal(answer, &f) != nil || f.Error == "" {
 		return fmt.Errorf("the server answers %s", resp.Status)
 	}

@@ -148,7 +148,7 @@ func handleList[P any](mux *http.ServeMux, pattern string, list func(context.Con
 	mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		q, err := query(r.URL.Query())
 		if err != nil {
-			tell(w, http.StatusBadRequest, fault{err.Error()})
+			tell(w, http.StatusBadRequest, fault{Error: err.Error()})
 			return
 		}
 		page, err := list(r.Context(), q)
@@ -220,7 +220,7 @@ func handleRevocations(mux *http.ServeMux, v Revocations) {
 // asked reads the body of a request, and reports whether it could.
 func asked(w http.ResponseWriter, r *http.Request, into any) bool {
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10)).Decode(into); err != nil {
-		tell(w, http.StatusBadRequest, fault{"the body cannot be read: " + err.Error()})
+		tell(w, http.StatusBadRequest, fault{Error: "the body cannot be read: " + err.Error()})
 		return false
 	}
 	return true
@@ -244,7 +244,8 @@ func handleNodes(mux *http.ServeMux, o operator.Operator) {
 
 // fault is the body of an error.
 type fault struct {
-	Error string `json:"error"`
+	Error  string `json:"error"`
+	Result any    `json:"result,omitempty"` // what was done nevertheless
 }
 
 // statuses are those of the errors that are known by their texts.
@@ -266,11 +267,11 @@ func answer(w http.ResponseWriter, result any, err error) {
 	}
 	for _, known := range statuses {
 		if errors.Is(err, known.err) {
-			tell(w, known.status, fault{err.Error()})
+			tell(w, known.status, fault{Error: err.Error()})
 			return
 		}
 	}
-	tell(w, http.StatusServiceUnavailable, fault{err.Error()})
+	tell(w, http.StatusServiceUnavailable, fault{err.Error(), result})
 }
 
 func tell(w http.ResponseWriter, status int, body any) {

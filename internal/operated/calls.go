@@ -17,7 +17,7 @@ func (p *Process) Calls(_ context.Context, q operator.Query) (page operator.Call
 	}
 	theirs := p.whose(q.Principal)
 	found := actors.Calls(p.Node, func(c *actors.CallInfo) bool {
-		return (q.State == "" || string(c.State) == q.State) && theirs.includes(c.Session.Tenant, p.Name(c.Principal))
+		return (q.State == "" || string(c.State) == q.State) && p.includesCall(theirs, c.Session.Tenant, c.Principal)
 	})
 	page.Calls = []operator.Call{}
 	for i := range found {
@@ -34,9 +34,10 @@ func (p *Process) Calls(_ context.Context, q operator.Query) (page operator.Call
 
 // describeCall is what is told of a call.
 func (p *Process) describeCall(c *actors.CallInfo) operator.Call {
+	_, _, who := p.Names(c.Principal)
 	out := operator.Call{
 		ID: c.ID, Node: p.Store.Name(), State: string(c.State), Method: c.Method, Target: c.Target, Server: p.pathOf(c.Session.Server),
-		Tenant: c.Session.Tenant, Principal: p.Name(c.Principal), Address: c.Via.Client, Revision: c.Revision.String(), Client: clientName(c.Client),
+		Tenant: c.Session.Tenant, Principal: who, Address: c.Via.Client, Revision: c.Revision.String(), Client: clientName(c.Client),
 		Attempt: c.Attempt, Began: c.Began,
 	}
 	if c.Session.ID != "" {
@@ -68,8 +69,10 @@ func (p Endings) noteEnded(c *actors.CallInfo) {
 // endCallsHere ends calls on this node, and returns how many.
 func (p Endings) endCallsHere(ctx context.Context, e *actors.OperatorEnd) (int, error) {
 	theirs := whose{tenants: e.Tenants}
+	ctx, cancel := context.WithTimeout(ctx, actors.EndWait) // what else ends does not wait for a stream that is stuck
+	defer cancel()
 	ended, err := actors.EndCalls(ctx, p.Node, func(c *actors.CallInfo) bool {
-		return c.Session == e.Calls && e.Calls.ID != "" || theirs.includes(c.Session.Tenant, "")
+		return c.Session == e.Calls && e.Calls.ID != "" || theirs.includes(c.Session.Tenant)
 	})
 	for i := range ended {
 		p.noteEnded(&ended[i])

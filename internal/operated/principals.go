@@ -21,12 +21,13 @@ type Endings struct{ *Process }
 
 // EndPrincipal implements [operator.Operator]. Calls end first, so that each has a response that says so.
 func (p *Process) EndPrincipal(ctx context.Context, principal string) (ended operator.Ended, err error) {
-	if principal == "" {
+	theirs := p.whose(principal)
+	if len(theirs.tenants) == 0 {
 		return ended, operator.ErrNoPrincipal
 	}
 	p.Log.Info("an operator ends what a principal has", "principal", principal)
 	ends := Endings{p}
-	e := &actors.OperatorEnd{Tenants: ends.tenantsOf(principal)}
+	e := &actors.OperatorEnd{Tenants: ends.tenantsOf(theirs)}
 	var errs []error
 	var sessions []cluster.StoredSession // those of the principal before other nodes end them, too
 	for _, tenant := range e.Tenants {
@@ -43,16 +44,15 @@ func (p *Process) EndPrincipal(ctx context.Context, principal string) (ended ope
 		ended.Sessions++
 	}
 	errs = append(errs, actors.EndTenants(ctx, p.Node, endedByOperator, e.Tenants)) // what is on its way, and not in the store
-	ended.Tasks, err = ends.EndTasks(ctx, func(t *worker.Snapshot) (bool, error) { return slices.Contains(e.Tenants, t.Key.Tenant), nil })
+	ended.Tasks, err = ends.EndTasks(ctx, func(t *worker.Snapshot) (bool, error) { return p.includesTask(ctx, theirs, t) })
 	return ended, errors.Join(append(errs, err)...)
 }
 
 // tenantsOf are the tenants of a principal, with those of calls in flight here: their issuers may be
 // known to nobody but the program's own authentication.
-func (p Endings) tenantsOf(principal string) []string {
-	theirs := p.whose(principal)
+func (p Endings) tenantsOf(theirs whose) []string {
 	all := theirs.tenants
-	for _, c := range actors.Calls(p.Node, func(c *actors.CallInfo) bool { return theirs.includes(c.Session.Tenant, p.Name(c.Principal)) }) {
+	for _, c := range actors.Calls(p.Node, func(c *actors.CallInfo) bool { return p.includesCall(theirs, c.Session.Tenant, c.Principal) }) {
 		if !slices.Contains(all, c.Session.Tenant) {
 			all = append(all, c.Session.Tenant)
 		}

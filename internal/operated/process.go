@@ -6,6 +6,7 @@
 package operated
 
 import (
+	"context"
 	"log/slog"
 	"runtime/debug"
 	"slices"
@@ -29,10 +30,10 @@ type Process struct {
 	// Leaving reports whether the process drains. Dismiss has it drain, and reports whether nobody has before.
 	Leaving func() bool
 	Dismiss func() (first bool)
-	// Tenants are those of a principal as an operator names it: see operator.Query. Name is what an
-	// operator reads of the principal of a call, "" if it is anonymous.
-	Tenants func(principal string) []string
-	Name    func(principal any) string
+	// Tenants are those of a principal as an operator names it: see operator.Query. Names are the subject
+	// and the whole name of the principal of a call, and what is shown of that; "" if it is anonymous.
+	Tenants func(name string) []string
+	Names   func(principal any) (subject, full, shown string)
 }
 
 var _ operator.Operator = (*Process)(nil)
@@ -51,14 +52,30 @@ func (p *Process) whose(principal string) whose {
 	return whose{tenants: p.Tenants(principal), name: principal}
 }
 
-// includes reports whether a tenant is one of them, or what an operator reads of its principal is as
-// it was named.
-func (w whose) includes(tenant, name string) bool {
-	if w.anybody || slices.Contains(w.tenants, tenant) {
+// includes reports whether a tenant is one of them.
+func (w whose) includes(tenant string) bool { return w.anybody || slices.Contains(w.tenants, tenant) }
+
+// includesCall reports whether a call is of one of them, or its principal is named so. Its issuer may be
+// known to the program alone.
+func (p *Process) includesCall(w whose, tenant string, principal any) bool {
+	if w.includes(tenant) {
 		return true
 	}
-	subject, _, _ := strings.Cut(name, " of ")
-	return w.name != "" && (name == w.name || subject == w.name)
+	subject, full, _ := p.Names(principal)
+	return w.name != "" && (subject == w.name || full == w.name)
+}
+
+// includesTask is the same of a task, whose maker is read only where its name begins as it was named.
+func (p *Process) includesTask(ctx context.Context, w whose, t *worker.Snapshot) (bool, error) {
+	if w.includes(t.Key.Tenant) {
+		return true, nil
+	}
+	if w.name == "" || !strings.HasPrefix(t.Record.Who, w.name) {
+		return false, nil
+	}
+	maker, err := p.Pool.Maker(ctx, t.Key)
+	subject, full, _ := p.Names(maker)
+	return subject == w.name || full == w.name, err
 }
 
 // isOf reports whether a server is that of a query, which names its path or its id.

@@ -32,7 +32,7 @@ func (p *Process) Sessions(ctx context.Context, q operator.Query) (page operator
 			return operator.SessionPage{}, err
 		}
 		for _, s := range found {
-			if !theirs.includes(s.Tenant, "") || !p.isOf(s.Server, q.Server) {
+			if !theirs.includes(s.Tenant) || !p.isOf(s.Server, q.Server) {
 				continue
 			}
 			told, err := p.describeSession(ctx, &s)

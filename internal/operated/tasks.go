@@ -37,7 +37,13 @@ func (p *Process) Tasks(ctx context.Context, q operator.Query) (page operator.Ta
 		}
 		for _, t := range all {
 			told := p.describeTask(t)
-			if q.WantsTask(told.State) && p.isOf(t.Key.Server, q.Server) && theirs.includes(told.Tenant, told.Principal) {
+			if !q.WantsTask(told.State) || !p.isOf(t.Key.Server, q.Server) {
+				continue
+			}
+			switch wanted, err := p.includesTask(ctx, theirs, &t); {
+			case err != nil:
+				return operator.TaskPage{}, err
+			case wanted:
 				page.Tasks = append(page.Tasks, told)
 			}
 		}

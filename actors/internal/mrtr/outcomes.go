@@ -12,7 +12,7 @@ import (
 type Outcome struct {
 	Round  int
 	Digest Digest    // of the answers
-	Ended  bool      // it follows whatever is answered: the call was ended while it waited
+	Ended  bool      // it follows whatever is answered: the call was ended while it waited; see PutEnded
 	Rest   []byte    // the response, from its id on
 	Until  time.Time // when it is dropped
 	Free   func()    // called when it is dropped, unless it is nil; it must not use the Outcomes
@@ -30,6 +30,9 @@ type Outcomes struct {
 	all   map[string]Outcome
 	order []string // oldest first
 	bytes int
+
+	ended      map[string]Outcome
+	endedOrder []string // oldest first
 }
 
 // Put keeps x as the outcome of the call with the given park key, in place of an earlier one.
@@ -46,6 +49,22 @@ func (o *Outcomes) Put(park string, x Outcome) {
 	o.bytes += len(x.Rest)
 	for len(o.order) > maxOutcomes || o.bytes > maxOutcomeBytes {
 		o.dropOutcome(o.order[0])
+	}
+}
+
+// PutEnded keeps x as the outcome of a call that was ended while it waited for its client. Outcomes of
+// other calls do not take its place; beyond the limit it drops the oldest of its kind.
+func (o *Outcomes) PutEnded(park string, x Outcome) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.ended == nil {
+		o.ended = make(map[string]Outcome)
+	}
+	x.Ended = true
+	o.ended[park] = x
+	if o.endedOrder = append(o.endedOrder, park); len(o.endedOrder) > maxOutcomes {
+		delete(o.ended, o.endedOrder[0])
+		o.endedOrder = o.endedOrder[1:]
 	}
 }
 
@@ -69,6 +88,9 @@ func (o *Outcomes) dropOutcome(park string) {
 func (o *Outcomes) Get(park string) (Outcome, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if x, ok := o.ended[park]; ok {
+		return x, true
+	}
 	x, ok := o.all[park]
 	return x, ok
 }
@@ -80,4 +102,11 @@ func (o *Outcomes) Expire(now time.Time) {
 	for len(o.order) > 0 && now.After(o.all[o.order[0]].Until) {
 		o.dropOutcome(o.order[0])
 	}
+	o.endedOrder = slices.DeleteFunc(o.endedOrder, func(park string) bool {
+		over := now.After(o.ended[park].Until)
+		if over {
+			delete(o.ended, park)
+		}
+		return over
+	})
 }

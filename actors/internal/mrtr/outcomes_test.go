@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 )
@@ -71,5 +72,33 @@ func TestOutcomesExpire(t *testing.T) {
 	}
 	if o.bytes != 4 {
 		t.Errorf("%d bytes, want 4", o.bytes)
+	}
+}
+
+// TestEndedOutcomesStay: what was ended while it waited is not begun anew because others have ended since.
+func TestEndedOutcomesStay(t *testing.T) {
+	t.Parallel()
+	var o Outcomes
+	now := time.Now()
+	o.PutEnded("ended", Outcome{Rest: []byte("x"), Until: now.Add(time.Hour)})
+	for i := range maxOutcomes + 1 {
+		o.Put(strconv.Itoa(i), Outcome{Until: now.Add(time.Minute)})
+	}
+	if x, ok := o.Get("ended"); !ok || !x.Ended || string(x.Rest) != "x" {
+		t.Errorf("got %+v, %t", x, ok)
+	}
+	o.Expire(now.Add(2 * time.Minute))
+	if _, ok := o.Get("ended"); !ok {
+		t.Error("it is gone before its time")
+	}
+	o.Expire(now.Add(2 * time.Hour))
+	if _, ok := o.Get("ended"); ok {
+		t.Error("it stays for ever")
+	}
+	for i := range maxOutcomes + 1 {
+		o.PutEnded(strconv.Itoa(i), Outcome{})
+	}
+	if _, ok := o.Get("0"); ok || len(o.ended) != maxOutcomes {
+		t.Errorf("%d are kept", len(o.ended))
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/mcp"
@@ -141,6 +142,45 @@ func TestCancelCallOfAPipe(t *testing.T) {
 		p.Send(host.Call("7", "silent", `{}`))
 		w.cancel(t, p.Runtime, operator.Call{State: "running", Target: "silent", Revision: "2025-11-25"})
 		host.Equal(t, "response", p.Next(), fault("7"))
+		close(w.goOn)
+	})
+}
+
+// TestSlotOfAnEndedCall has a client with one call at a time go on after its call was ended, though the handler never returns.
+func TestSlotOfAnEndedCall(t *testing.T) {
+	t.Parallel()
+	kit.Bubble(t, func(t *testing.T) {
+		p := host.NewPipe(t, troupe.Options{DrainDelay: -1, Limits: troupe.Limits{CallsPerSession: 1}})
+		w := addRunaways(func(name string, f func(context.Context, *troupe.Call) (string, error)) {
+			troupe.AddTool(p.Server, troupe.Tool{Name: name}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) { return f(ctx, call) })
+		})
+		p.Initialize("2025-11-25")
+		for range 3 {
+			p.Send(host.Call("7", "silent", `{}`))
+			w.cancel(t, p.Runtime, operator.Call{State: "running", Target: "silent", Revision: "2025-11-25"})
+			host.Equal(t, "response", p.Next(), fault("7"))
+		}
+		close(w.goOn)
+	})
+}
+
+// TestDrainBesideAnEndedCall: a drain does not wait for a handler whose call was ended.
+func TestDrainBesideAnEndedCall(t *testing.T) {
+	t.Parallel()
+	kit.Bubble(t, func(t *testing.T) {
+		h := host.New(t, troupe.Options{DrainDelay: -1, DrainWait: time.Minute}, nil)
+		w := addRunaways(func(name string, f func(context.Context, *troupe.Call) (string, error)) { h.AddTool(name, mcp.CapNone, f) })
+		m, c := h.Stateless(`{}`), h.Session()
+		stateless, _ := m.Later("tools/call", host.ToolParams("silent", `{}`))
+		w.cancel(t, h.Runtime, operator.Call{State: "running", Target: "silent", Revision: "2026-07-28"})
+		<-stateless
+		session := c.PostLater(host.Call("7", "silent", `{}`))
+		w.cancel(t, h.Runtime, operator.Call{State: "running", Target: "silent", Revision: "2025-11-25"})
+		<-session
+		began := time.Now()
+		if err := h.Runtime.Drain(t.Context()); err != nil || time.Since(began) > 10*time.Second {
+			t.Errorf("the drain: %v, after %v", err, time.Since(began))
+		}
 		close(w.goOn)
 	})
 }

@@ -2,6 +2,7 @@ package operator_test
 
 import (
 	"context"
+	"io"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -122,6 +123,38 @@ func TestEndPrincipal(t *testing.T) {
 	})
 }
 
+// TestNamesOfPrincipals: who is named alike in part is another principal, and a name that a script left empty is nobody's.
+func TestNamesOfPrincipals(t *testing.T) {
+	t.Parallel()
+	kit.Bubble(t, func(t *testing.T) {
+		h := host.New(t, troupe.Options{DrainDelay: -1, Authenticate: host.User}, nil)
+		w := addRunaways(func(name string, f func(context.Context, *troupe.Call) (string, error)) { h.AddTool(name, mcp.CapNone, f) })
+		var all []<-chan *kit.Answer
+		for _, name := range []string{"duke", "duke of york", ""} {
+			c := h.Client()
+			if name != "" {
+				host.As(c, name)
+			}
+			all = append(all, c.Initialize(`{}`).PostLater(host.Call("1", "silent", `{}`)))
+		}
+		synctest.Wait()
+		o := h.Runtime.Operator()
+		for _, nobody := range []string{"", " ", " of ", " of test"} {
+			if ended, err := o.EndPrincipal(t.Context(), nobody); err != operator.ErrNoPrincipal {
+				t.Errorf("%q: %+v, %v", nobody, ended, err)
+			}
+		}
+		for _, name := range []string{"duke", "duke of york of test", "anon"} {
+			if ended, err := o.EndPrincipal(t.Context(), name); err != nil || ended != (operator.Ended{Calls: 1, Sessions: 0}) && ended != (operator.Ended{Calls: 1, Sessions: 1}) {
+				t.Errorf("%q: %+v, %v", name, ended, err)
+			}
+			host.Equal(t, name, (<-all[0]).Body, fault("1"))
+			all = all[1:]
+		}
+		close(w.goOn)
+	})
+}
+
 // TestEndSessionWithCalls ends a session whose calls run on two nodes: each has one response that says so.
 func TestEndSessionWithCalls(t *testing.T) {
 	var all []*runaways
@@ -180,6 +213,21 @@ func TestDrainByOperator(t *testing.T) {
 		}
 		if all, err := o.Nodes(t.Context()); err != nil || len(all) != 1 || !all[0].Self || !all[0].Load.Draining {
 			t.Errorf("nodes: %+v, %v", all, err)
+		}
+	})
+}
+
+// TestDrainOfAPipeByOperator ends ServePipe, as a signal does.
+func TestDrainOfAPipeByOperator(t *testing.T) {
+	t.Parallel()
+	kit.Bubble(t, func(t *testing.T) {
+		p := host.NewPipe(t, troupe.Options{DrainDelay: -1})
+		p.Initialize("2025-11-25")
+		if _, err := p.Runtime.Operator().Drain(t.Context()); err != nil {
+			t.Errorf("drain: %v", err)
+		}
+		if rest, err := io.ReadAll(p.Out); err != nil || len(rest) != 0 {
+			t.Errorf("the pipe ends with %q, %v", rest, err)
 		}
 	})
 }
