@@ -132,6 +132,9 @@ func (rt *Runtime) ServeOn(ctx context.Context, ln net.Listener) error {
 	go func() { failed <- serve() }()
 	select {
 	case err := <-failed:
+		if health := rt.opts.HTTP.HealthListener; health != nil {
+			_ = health.Close()
+		}
 		return errors.Join(fmt.Errorf("troupe: serve: %w", err), rt.Close(after))
 	case <-ctx.Done():
 	case <-rt.drainer.dismissed:
