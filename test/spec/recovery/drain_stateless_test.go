@@ -164,9 +164,10 @@ func TestDrainOfAKeptSocket(t *testing.T) {
 						q := host.NextQuestion(t, a)
 						c, err := ln.Dial(t.Context(), "", "")
 						if err != nil {
-							t.Fatalf("no connection for the answer: %v", err)
+							t.Errorf("no connection for the answer: %v", err)
+						} else {
+							_ = c.Close()
 						}
-						_ = c.Close()
 						host.Reply(session, q.ID, "result", `{"action":"cancel"}`)
 						host.Equal(t, "the call that asked", host.Last(t, a), host.TextResult("1", "cancel"))
 						time.Sleep(100 * time.Millisecond)
