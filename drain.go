@@ -111,10 +111,11 @@ func (rt *drainer) finishCalls(ctx context.Context, door *server.Listener) error
 	patience, cancel := context.WithTimeout(ctx, rt.opts.DrainWait)
 	defer cancel()
 	kept := door != nil && rt.kept
-	if kept && rt.node.Stats().Pending == 0 {
-		door.Shut() // whoever connects now waits for the next process, which nothing but this drain holds up
+	var unasked func()
+	if kept {
+		unasked = door.Shut // whoever connects now waits for the next process, which nothing but this drain holds up
 	}
-	rt.node.Finish(patience, !kept, func() bool { return rt.beside.Load() > 0 })
+	rt.node.Finish(patience, !kept, func() bool { return rt.beside.Load() > 0 }, unasked)
 	if door != nil {
 		door.Shut()
 	} else {

@@ -132,6 +132,9 @@ func (rt *Runtime) ServeOn(ctx context.Context, ln net.Listener) error {
 	go func() { failed <- serve() }()
 	select {
 	case err := <-failed:
+		if health := rt.opts.HTTP.HealthListener; health != nil {
+			_ = health.Close()
+		}
 		return errors.Join(fmt.Errorf("troupe: serve: %w", err), rt.Close(after))
 	case <-ctx.Done():
 	case <-rt.drainer.dismissed:
@@ -143,8 +146,8 @@ func (rt *Runtime) ServeOn(ctx context.Context, ln net.Listener) error {
 // gives it to the process that follows this one: systemd with socket activation, or a program that starts servers anew.
 //
 // A drain then closes this process's copy alone, and refuses nobody: connections that it has not accepted wait in the
-// socket. It stops accepting as soon as DrainDelay is over, unless a client has a question to answer, for which it may need
-// another connection. New requests of stateless clients on connections that are open are served to the end, since no other process
+// socket. It stops accepting as soon as DrainDelay is over and no call of a session runs: such a call may ask its client, which may need
+// another connection for the answer. New requests of stateless clients on connections that are open are served to the end, since no other process
 // could serve them sooner. A connection on which nothing has come yet has a second to send its request.
 //
 // Do not use it for a listener whose socket this process alone has: clients that connect during the drain would be reset.

@@ -87,7 +87,7 @@ func TestFinishWaitsForNoCancelledCall(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		began := time.Now()
-		h.Finish(ctx, true, nil)
+		h.Finish(ctx, true, nil, nil)
 		if d := time.Since(began); d > time.Second {
 			t.Errorf("it has waited for %v", d)
 		}
@@ -100,7 +100,7 @@ func TestFinishLeavesTimeToHandOver(t *testing.T) {
 		for _, takes := range []time.Duration{10 * time.Second, time.Hour} {
 			ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second)
 			began := time.Now()
-			h.Finish(ctx, true, func() bool { return time.Since(began) < takes })
+			h.Finish(ctx, true, func() bool { return time.Since(began) < takes }, nil)
 			if d, want := time.Since(began).Round(time.Second), min(takes, 23*time.Second); d != want {
 				t.Errorf("work of %v: it has waited for %v, want %v", takes, d, want)
 			}

@@ -48,7 +48,9 @@ const (
 // clients end, as Close would have them end, and beside, which is for work that the node does not
 // know, is asked no more: what it waits for may have no end, and HandOver needs time. A nil beside
 // counts as false.
-func (n *Node) Finish(ctx context.Context, elsewhere bool, beside func() bool) {
+//
+// Finish calls unasked, unless it is nil, when no call of a session runs, which could ask its client: as often as it finds that.
+func (n *Node) Finish(ctx context.Context, elsewhere bool, beside func() bool, unasked func()) {
 	d := drainer{n}
 	n.drain.sending.Store(elsewhere)
 	var late atomic.Bool
@@ -62,6 +64,9 @@ func (n *Node) Finish(ctx context.Context, elsewhere bool, beside func() bool) {
 	}
 	for {
 		began := time.Now()
+		if unasked != nil && !d.mayAsk() {
+			unasked()
+		}
 		d.warnCalls(began.Add(-quickCall))
 		if !d.ownCalls(began.Add(-quickCall)) && (beside == nil || late.Load() || !beside()) {
 			return
@@ -154,6 +159,20 @@ func (d drainer) ownCalls(begun time.Time) bool {
 		eachSession(d.Node, func(s *sessionActor) { ask(s.Post) })
 	}
 	return m.own > 0
+}
+
+// mayAsk reports whether a call of a session runs, or waits for its client's answer.
+func (d drainer) mayAsk() bool {
+	m := &tally{whole: true}
+	if d.accounts.InFlight() > 0 {
+		eachSession(d.Node, func(s *sessionActor) {
+			m.Init()
+			if m.own == 0 && s.Post(m) == nil {
+				m.Wait()
+			}
+		})
+	}
+	return m.own > 0 || d.pending.len() > 0
 }
 
 // giveUp ends the calls that still run: see HandOver.

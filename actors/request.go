@@ -583,10 +583,11 @@ type stillLeaving struct{}
 // leaveRetry is the time after which a call is told that once more.
 const leaveRetry = 500 * time.Millisecond
 
-// tally counts the calls that began at begun or before and that only this node can end.
+// tally counts the calls that began at begun or before and that only this node can end. If whole is set it counts every call of a session.
 type tally struct {
 	kernel.Reply
 	begun time.Time
+	whole bool
 	own   int
 }
 
@@ -594,7 +595,7 @@ func (m *tally) Refused(error) { m.Done() }
 
 // countOfSession counts a request of a session's table. countStateless counts stateless requests.
 func (m *tally) countOfSession(r *requestActor) {
-	if r.stateless == nil && !r.started.After(m.begun) && (lastingCall{r}).endsOnlyHere() {
+	if r.stateless == nil && (m.whole || !r.started.After(m.begun) && (lastingCall{r}).endsOnlyHere()) {
 		m.own++
 	}
 }

@@ -156,19 +156,18 @@ func (r *Remote) checkAccess() error {
 	return nil
 }
 
-// redactURL is a URL without what is secret.
-func redactURL(u *url.URL) string {
-	c := *u
-	c.User = nil
-	return c.String()
-}
-
-// String returns the URLs without what is secret.
+// String returns the URLs without what is secret. It returns none of them where that cannot be told from the rest: a
+// password in which / or a comma is not written as a number ends its URL before the @.
 func (r Remote) String() string {
 	var all []string
 	for one := range strings.SplitSeq(r.URL, ",") {
-		if u, err := url.Parse(strings.TrimSpace(one)); err == nil {
-			all = append(all, redactURL(u))
+		u, err := url.Parse(strings.TrimSpace(one))
+		switch {
+		case strings.Contains(one, "@") && (err != nil || u.User == nil):
+			return ""
+		case err == nil:
+			u.User = nil
+			all = append(all, u.String())
 		}
 	}
 	return strings.Join(all, ",")

@@ -195,6 +195,20 @@ func TestRoomInACrowd(t *testing.T) {
 	})
 }
 
+// TestRoomOnAKeptSocket has a silent connection make room where a drain would spare it.
+func TestRoomOnAKeptSocket(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := crowdOf(t, server.Crowd{All: 2})
+		c.d.SpareNew()
+		first, _ := c.dial("192.0.2.1", "")
+		second, _ := c.dial("192.0.2.1", "")
+		if _, in := c.dial("192.0.2.2", waiting); !in || c.open(first) == c.open(second) {
+			t.Errorf("another address is let in: %t, refused: %q; the silent connections are open: %t, %t", in, c.seen(), c.open(first), c.open(second))
+		}
+	})
+}
+
 // TestRoomAmongBusyConnections has an address hold connections in every way that lasts as long as it likes. Each makes room for another
 // address, the oldest first. One whose request is being handled does not.
 func TestRoomAmongBusyConnections(t *testing.T) {

@@ -79,7 +79,7 @@ func (w *world) drain(pl *place, rest time.Duration) {
 	w.judge.leaves(p)
 	ctx, cancel := context.WithTimeout(context.Background(), drainWait)
 	defer cancel()
-	p.node.Finish(ctx, true, nil)
+	p.node.Finish(ctx, true, nil, nil)
 	p.node.HandOver(ctx, nil)
 	end, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()

@@ -128,7 +128,7 @@ func TestAuthIsNoSettingOfStdio(t *testing.T) {
 	var s settings
 	s.register(&cobra.Command{}, stdioGroups)
 	s.config = writeConfig(t, "auth: {}\n")
-	if err := s.readFile(); err == nil || !strings.Contains(err.Error(), "auth: there is no such setting") {
+	if err := s.readFile(false); err == nil || !strings.Contains(err.Error(), "auth: there is no such setting") {
 		t.Errorf("error is %v", err)
 	}
 }

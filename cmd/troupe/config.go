@@ -177,7 +177,9 @@ func showSetting(s *settings, f *pflag.Flag) shownSetting {
 	case f.Name == "nats-token" && text != "":
 		shown.Secret = true
 	case f.Name == "nats" && strings.Contains(text, "@"):
-		shown.Value, shown.Secret = s.nats.String(), true
+		if shown.Secret = true; s.nats.String() != "" {
+			shown.Value = s.nats.String()
+		}
 	case kind == "bool":
 		shown.Value = text == "true"
 	case kind == "number" || kind == "rate":

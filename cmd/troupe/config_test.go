@@ -61,7 +61,7 @@ func TestConfigShow(t *testing.T) {
 		t.Fatalf("it ends with %d and %q", code, errs)
 	}
 	for _, want := range []string{
-		"\n# nats: nats://127.0.0.1:4222 # " + file + ":1, and a secret is left out\n", "\nallow-host: [a.example, \"*\"] # " + file + ":2\n", "\nweight: [\"192.0.2.7=4\"] # " + file + ":3\n", "\ncall-rate: 7.5 # " + file + ":4\n",
+		"\n# nats: \"nats://127.0.0.1:4222\" # " + file + ":1, and a secret is left out\n", "\nallow-host: [a.example, \"*\"] # " + file + ":2\n", "\nweight: [\"192.0.2.7=4\"] # " + file + ":3\n", "\ncall-rate: 7.5 # " + file + ":4\n",
 		"\nretry: 1m30s # ", "\nmax-body: 64MiB # TROUPE_MAX_BODY\n", "\ntrusted-proxy: [\"10.0.0.0/8\", \"127.0.0.1/32\"] # TROUPE_TRUSTED_PROXY\n", "\nnode: one # --node\n", "\npage-size: 7 # --set page-size\n",
 		"\nlog-level: info # default\n", "\nmemory: false # default\n", "\n# max-store: # default\n", "\n# " + file + ":9\nauth:\n  issuers:\n", "        client-secret-file: " + secret + "\n",
 		"\nrevisions: [\"2025-06-18\", \"2025-11-25\"] # ",
@@ -113,5 +113,20 @@ func TestConfigShow(t *testing.T) {
 		if strings.Contains(out+form, part) {
 			t.Errorf("it shows the secret %s", part)
 		}
+	}
+}
+
+// TestConfigShowKeepsBrokenURLs shows nothing of URLs whose password is not written as it must be.
+func TestConfigShowKeepsBrokenURLs(t *testing.T) {
+	for _, url := range []string{"nats://hunter/2@127.0.0.1:4222", "nats://a:hunter/2@127.0.0.1:4222", "nats://hunter,2@127.0.0.1:4222", "nats://127.0.0.1:4222,nats://hunter?2@127.0.0.1:4223", "hunter:2@127.0.0.1"} {
+		for _, form := range []string{"--json=false", "--json"} {
+			code, out, errs := outputOf("config", "show", form, "--nats", url)
+			if strings.Contains(out+errs, "hunter") || code == 0 && strings.Contains(out, "127.0.0.1:422") {
+				t.Errorf("%s: it ends with %d, %q, and shows\n%s", url, code, errs, out)
+			}
+		}
+	}
+	if _, out, _ := outputOf("config", "show", "--nats", "nats://hunter:2@127.0.0.1:4222,nats://127.0.0.1:4223"); !strings.Contains(out, "\n# nats: \"nats://127.0.0.1:4222,nats://127.0.0.1:4223\" # --nats, and a secret is left out\n") {
+		t.Errorf("it shows\n%s", out)
 	}
 }

@@ -67,18 +67,23 @@ func healthCommand(stdout io.Writer) *cobra.Command {
 type healthProbe struct {
 	path      string
 	base      string
+	shown     string   // base, as messages have it
 	addresses []string // to connect to, one after the other; nil for that of base
 }
 
 // find says where the server is: at base, or where the settings have it listen.
 func (p *healthProbe) find(s *settings, base string) error {
 	if base != "" {
-		if u, err := url.Parse(base); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-			return fmt.Errorf("url is %q: want one such as http://127.0.0.1:8080", base)
+		u, err := url.Parse(base)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User == nil && strings.Contains(base, "@") {
+			return errors.New("url is none such as http://127.0.0.1:8080; in a password write %2F for / and %40 for @") // without its text, which may have one
 		}
 		p.base = strings.TrimSuffix(base, "/")
+		u.User = nil
+		p.shown = strings.TrimSuffix(u.String(), "/")
 		return nil
 	}
+	s.withoutAuth = true // which may name files that only the server can read
 	if err := s.readSources(); err != nil {
 		return err
 	}
@@ -99,9 +104,13 @@ func (p *healthProbe) find(s *settings, base string) error {
 	// The name is one that every server answers to, whatever --allow-host says.
 	p.base = scheme + "://" + net.JoinHostPort("localhost", port)
 	p.addresses = []string{net.JoinHostPort(host, port)}
-	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
+	switch ip, err := netip.ParseAddr(host); {
+	case err == nil && ip.Unmap() == netip.IPv4Unspecified(): // on [::1] another server may listen
+		p.addresses = []string{net.JoinHostPort("127.0.0.1", port)}
+	case host == "" || err == nil && ip.IsUnspecified():
 		p.addresses = []string{net.JoinHostPort("127.0.0.1", port), net.JoinHostPort("::1", port)}
 	}
+	p.shown = scheme + "://" + p.addresses[0]
 	return nil
 }
 
@@ -109,14 +118,13 @@ func (p *healthProbe) find(s *settings, base string) error {
 func (p *healthProbe) ask(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, healthPatience, fmt.Errorf("no answer within %v", healthPatience))
 	defer cancel()
-	where := p.base + p.path
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, where, nil)
+	where := p.shown + p.path
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, p.base+p.path, nil)
 	if err != nil {
 		return "", err
 	}
 	t := &http.Transport{DisableKeepAlives: true} // and no proxy
 	if p.addresses != nil {
-		where = strings.Replace(where, "localhost:"+portOf(p.addresses[0]), p.addresses[0], 1)
 		t.DialContext = p.dial
 		t.TLSClientConfig = &tls.Config{InsecureSkipVerify: true} // the certificate is for its public name, and what is asked is no secret
 	}
@@ -156,9 +164,4 @@ func (p *healthProbe) dial(ctx context.Context, network, _ string) (c net.Conn, 
 		}
 	}
 	return nil, first
-}
-
-func portOf(address string) string {
-	_, port, _ := net.SplitHostPort(address)
-	return port
 }

@@ -6,6 +6,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/spf13/cobra"
+
 	"github.com/troupe-run/troupe/test/kit/certificate"
 )
 
@@ -35,6 +37,14 @@ func TestHealthCommand(t *testing.T) {
 	asks(2, "which is any free port: name the one that the server has got with --url (set by --listen)", "--listen", "127.0.0.1:0")
 	asks(2, "(set by --set health-listen)", "--set", "health-listen=nowhere")
 	asks(2, "url is ", "--url", "127.0.0.1:80")
+	for want, bad := range map[int]string{0: "http://user:hunter2@" + address, 1: "http://hunter2@127.0.0.1:1", 2: "http://user:hunter2/@" + address} {
+		code, out, errs := outputOf("health", "--url", bad)
+		if code != want || strings.Contains(out+errs, "hunter2") {
+			t.Errorf("%s ends with %d, %q and %q, want %d without the password", bad, code, out, errs, want)
+		}
+	}
+	file := writeConfig(t, "auth:\n  issuers:\n  - url: https://id.example.com\n    introspection: {url: https://id.example.com/i, client-id: c, client-secret-file: /nowhere/secret}\nlisten: "+address+"\n")
+	asks(0, "/healthz: ok\n", "--config", file)
 
 	p.signal(t, syscall.SIGTERM)
 	p.await(t, "a second signal ends the process at once")
@@ -54,5 +64,25 @@ func TestHealthOverTLS(t *testing.T) {
 	}
 	if code, _, errs := outputOf("health", "--url", base); code != 1 || !strings.Contains(errs, "certificate") {
 		t.Errorf("under a URL it ends with %d and %q", code, errs)
+	}
+}
+
+// TestHealthAddresses has health look where the server listens, and nowhere else.
+func TestHealthAddresses(t *testing.T) {
+	t.Parallel()
+	for listen, want := range map[string]string{
+		"127.0.0.1:80": "127.0.0.1:80", "a.example:80": "a.example:80", "0.0.0.0:80": "127.0.0.1:80", "[::ffff:0.0.0.0]:80": "127.0.0.1:80", ":80": "127.0.0.1:80 [::1]:80", "[::]:80": "127.0.0.1:80 [::1]:80",
+	} {
+		var s settings
+		cmd := &cobra.Command{}
+		s.register(cmd, settingGroups, "listen")
+		s.environ = nil
+		if err := cmd.ParseFlags([]string{"--listen", listen}); err != nil {
+			t.Fatal(err)
+		}
+		p := &healthProbe{}
+		if err := p.find(&s, ""); err != nil || strings.Join(p.addresses, " ") != want {
+			t.Errorf("where the server listens on %s it is asked at %q: %v", listen, p.addresses, err)
+		}
 	}
 }

@@ -35,6 +35,11 @@ func run(args []string, stdout, stderr io.Writer) int {
 		SilenceUsage:  true,
 	}
 	root.AddCommand(serveCommand(stderr), stdioCommand(os.Stdin, stdout, stderr), configCommand(stdout, stderr), healthCommand(stdout), callCommand(stdout, stderr), toolsCommand(stdout, stderr), nodesCommand(stdout), sessionsCommand(stdout), keysCommand(stdout), revokeCommand(stdout), tasksCommand(stdout), callsCommand(stdout), drainCommand(stdout), benchCommand(stdout, stderr), versionCommand())
+	for _, c := range root.Commands() {
+		if c.HasSubCommands() && !c.Runnable() { // by itself it would show its help for any word, and end well
+			c.Args, c.RunE = cobra.NoArgs, func(c *cobra.Command, _ []string) error { return c.Help() }
+		}
+	}
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)

@@ -7,6 +7,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/activation"
@@ -18,21 +19,28 @@ import (
 // serviceManager is what has started the process and wants to hear how it is: systemd, or another that speaks its
 // protocol (sd_notify). Where there is none, nothing is told.
 type serviceManager struct {
-	log  *slog.Logger
-	send func(state string) error
+	log    *slog.Logger
+	send   func(state string) error
+	missed atomic.Bool // it has not heard what it was told last
 }
 
 func newServiceManager(log *slog.Logger) *serviceManager {
-	return &serviceManager{log, func(state string) error {
+	return &serviceManager{log: log, send: func(state string) error {
 		_, err := daemon.SdNotify(false, state)
 		return err
 	}}
 }
 
-// tell tells of a state. That the manager does not hear it is no reason to serve nobody.
+// tell tells of a state. That the manager does not hear it is no reason to serve nobody, and is logged when it begins and when it ends:
+// a watchdog is told often.
 func (m *serviceManager) tell(lines ...string) {
-	if err := m.send(strings.Join(lines, "\n")); err != nil {
-		m.log.Warn("the service manager was not told how the process is", "state", lines[0], "error", err)
+	err := m.send(strings.Join(lines, "\n"))
+	switch missed := err != nil; {
+	case missed == m.missed.Swap(missed):
+	case missed:
+		m.log.Warn("the service manager does not hear how the process is", "state", lines[0], "error", err)
+	default:
+		m.log.Info("the service manager hears again how the process is", "state", lines[0])
 	}
 }
 

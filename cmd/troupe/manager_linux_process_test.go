@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/troupe-run/troupe/test/kit/when"
 )
 
 // listeningManager stands for systemd: it hears what a process tells.
@@ -123,6 +125,7 @@ func handOver(t *testing.T, names string, sockets ...net.Listener) func(*exec.Cm
 // has its result. The last process also has a socket for the probes.
 func TestRestartsOnOneSocket(t *testing.T) {
 	t.Parallel()
+	when.Full(t, "a process that ends gives its last clients a second of real time, which a busy machine may need itself")
 	binary(t)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -19,7 +19,7 @@ func TestWatchdogHearsOfAProcessThatWorks(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		var log strings.Builder
 		var told []string
-		m := &serviceManager{slog.New(slog.NewTextHandler(&log, nil)), func(state string) error { told = append(told, state); return nil }}
+		m := &serviceManager{log: slog.New(slog.NewTextHandler(&log, nil)), send: func(state string) error { told = append(told, state); return nil }}
 		began := time.Now()
 		ctx, stop := context.WithCancel(t.Context())
 		go m.keepAlive(ctx, time.Second, func() error {
@@ -43,13 +43,24 @@ func TestWatchdogHearsOfAProcessThatWorks(t *testing.T) {
 	})
 }
 
-// TestManagerThatIsGone goes on where nobody hears.
+// TestManagerThatIsGone goes on where nobody hears, and logs that once, and once that somebody does again.
 func TestManagerThatIsGone(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
-	m := &serviceManager{slog.New(slog.NewTextHandler(&log, nil)), func(string) error { return errors.New("connection refused") }}
+	gone := errors.New("connection refused")
+	m := &serviceManager{log: slog.New(slog.NewTextHandler(&log, nil)), send: func(string) error { return gone }}
 	m.ready("serving")
 	if !strings.Contains(log.String(), "state=\"READY=1\"") || !strings.Contains(log.String(), "connection refused") {
 		t.Errorf("logged\n%s", &log)
+	}
+	for range 3 {
+		m.ready("serving")
+	}
+	gone = nil
+	for range 3 {
+		m.ready("serving")
+	}
+	if n := strings.Count(log.String(), "\n"); n != 2 || !strings.Contains(log.String(), "hears again") {
+		t.Errorf("logged %d lines:\n%s", n, &log)
 	}
 }

@@ -84,6 +84,7 @@ func (r *reloader) reload() error {
 		return err
 	}
 	s.inherited = r.began.inherited
+	s.loadedTLS = [2]string{r.began.tlsCert, r.began.tlsKey} // ReloadTLS judges them, and whose tokens count does not hang on it
 	if err := s.readSettings(); err != nil {
 		return err
 	}

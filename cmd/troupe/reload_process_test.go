@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/troupe-run/troupe/test/kit/certificate"
 	"github.com/troupe-run/troupe/test/kit/issuer"
 )
 
@@ -142,6 +143,68 @@ func TestHangupReadsSecrets(t *testing.T) {
 	asks("three", "second-secret")
 	if log := p.stderr.String(); strings.Contains(log, "first-secret") || strings.Contains(log, "second-secret") {
 		t.Errorf("the log has a secret:\n%s", log)
+	}
+}
+
+// TestHangupWithOtherTLSFiles has the file be read again while those of the certificate do not fit: the one does not hang on the other.
+func TestHangupWithOtherTLSFiles(t *testing.T) {
+	t.Parallel()
+	cert, key, _ := certificate.Files(t)
+	file := writeConfig(t, "page-size: 7\n")
+	p := startAny(t, "--memory", "--tls-cert", cert, "--tls-key", key, "--config", file)
+	p.await(t, `https://127\.0\.0\.1:\d+/metrics`)
+	if err := os.WriteFile(key, []byte("half a key"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte("page-size: 8\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.signal(t, syscall.SIGHUP)
+	p.await(t, "the certificate stays as it was")
+	p.await(t, `apply when it starts anew.* settings="?page-size`)
+	if strings.Contains(p.stderr.String(), "all settings stay as they were") {
+		t.Errorf("the file is refused:\n%s", p.stderr)
+	}
+}
+
+// TestSignalsWhileSettingsAreRead has a file of settings that nobody writes: a second signal ends the process at once, and one alone soon.
+func TestSignalsWhileSettingsAreRead(t *testing.T) {
+	t.Parallel()
+	for _, signals := range []int{1, 2} {
+		fifo := filepath.Join(t.TempDir(), "troupe.yaml")
+		if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+			t.Skipf("no FIFO here: %v", err)
+		}
+		p := startAny(t, "--memory", "--config", fifo)
+		w, err := os.OpenFile(fifo, os.O_WRONLY, 0) // which waits until it reads
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = w.Close() }()
+		for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM}[:signals] {
+			p.signal(t, sig)
+		}
+		if code := p.exit(t); code != 1 {
+			t.Errorf("after %d signals it ends with %d:\n%s", signals, code, p.stderr)
+		}
+	}
+}
+
+// TestRefusedByTheLibrary has serve name the source of what the library refuses, and of a word that is no command.
+func TestRefusedByTheLibrary(t *testing.T) {
+	for args, want := range map[string]string{
+		"serve --memory --public-url ftp://a.example": "(set by --public-url)",
+		"serve --memory --set weight=nobody=0":        "(set by --set weight)",
+		"serve --nats http://a":                       "(set by --nats)",
+		"config chek":                                 `unknown command "chek" for "troupe config"`,
+		"keys chek":                                   `unknown command "chek" for "troupe keys"`,
+	} {
+		if code, _, errs := outputOf(strings.Fields(args)...); code != 2 || !strings.Contains(errs, want) {
+			t.Errorf("%s: it ends with %d and %q, want %q", args, code, errs, want)
+		}
+	}
+	if code, out, _ := outputOf("config"); code != 0 || !strings.Contains(out, "troupe config") {
+		t.Errorf("config alone: it ends with %d and %q", code, out)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"os/signal"
@@ -44,14 +45,18 @@ func serveCommand(stderr io.Writer) *cobra.Command {
 			}
 			asked := awaitSignals() // from here on, as the first process of a container they do nothing by themselves
 			defer asked.stop()
+			ctx, cancel := context.WithCancel(cmd.Context())
+			defer cancel()
+			end := &ending{cancel: cancel, observed: make(chan struct{})}
+			go end.await(ctx, asked.ends) // settings may be in a file that nobody writes, or on a disk that is gone
 			var err error
 			if s.inherited, err = inheritSockets(); err != nil {
 				return &failure{oneLine(err), err}
 			}
-			if err := s.readSettings(); err != nil {
+			if err := s.readServable(); err != nil {
 				return err
 			}
-			return s.serveDemo(cmd, asked, stderr)
+			return s.serveDemo(ctx, cmd, asked.hangups, end, stderr)
 		},
 	}
 	s.register(cmd, settingGroups, serveFlags...)
@@ -77,14 +82,67 @@ func (s signals) stop() {
 // kill would leave, which the next start repairs.
 const startPatience = 5 * time.Second
 
-// serveDemo serves the demo until a signal, and then drains.
-func (s *settings) serveDemo(cmd *cobra.Command, asked signals, stderr io.Writer) error {
-	ctx := cmd.Context()
+// afterDrain is how long the end of the process may take once DrainWait is over: 9 s, of which a second is for the calls that are given up, five
+// are for the store and its connections, and the rest is for the log and a collector, and 2 s to spare. A service manager kills it then.
+const afterDrain = (9 + 2) * time.Second
+
+// ending is the end of a process that a signal asks for, from before it reads its settings.
+type ending struct {
+	cancel   context.CancelFunc
+	serving  atomic.Bool
+	observed chan struct{} // closed once the fields below are set
+	log      *slog.Logger
+	sent     *exporters
+}
+
+// await waits for the first signal until ctx ends. A second one ends the process at once.
+func (e *ending) await(ctx context.Context, ends <-chan os.Signal) {
+	var sig os.Signal
+	select {
+	case <-ctx.Done():
+		return
+	case sig = <-ends:
+	}
+	serving := e.serving.Load()
+	if !serving {
+		time.AfterFunc(startPatience, func() {
+			if !e.serving.Load() {
+				os.Exit(1)
+			}
+		})
+	}
+	select {
+	case <-e.observed:
+		e.note(sig, serving)
+		e.cancel()
+	default:
+		e.cancel()
+		select {
+		case <-ends:
+			os.Exit(1)
+		case <-e.observed:
+		}
+		e.note(sig, serving)
+	}
+	<-ends
+	e.sent.writeLines(time.Second)
+	os.Exit(1)
+}
+
+// note logs why the process ends.
+func (e *ending) note(sig os.Signal, serving bool) {
+	text := "ending, without having served; a second signal ends the process at once"
+	if serving {
+		text = "draining: waiting for running calls; a second signal ends the process at once"
+	}
+	e.log.Info(text, "signal", sig.String())
+}
+
+// serveDemo serves the demo until ctx ends, and then drains.
+func (s *settings) serveDemo(ctx context.Context, cmd *cobra.Command, hangups <-chan os.Signal, end *ending, stderr io.Writer) error {
 	running, stop := context.WithCancel(context.WithoutCancel(ctx)) // also while it drains
 	defer stop()
 	procs.Spread(running)
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 
 	o := s.options()
 	o.Shared.MaxMemory = cmp.Or(o.Shared.MaxMemory, memory.Available())
@@ -96,29 +154,13 @@ func (s *settings) serveDemo(cmd *cobra.Command, asked signals, stderr io.Writer
 	}
 	defer sent.close(provider)
 	logUnknown(o.Log, s.variables)
-	var serving atomic.Bool
-	go func() {
-		sig := <-asked.ends
-		if serving.Load() {
-			o.Log.Info("draining: waiting for running calls; a second signal ends the process at once", "signal", sig.String())
-		} else {
-			o.Log.Info("ending, without having served; a second signal ends the process at once", "signal", sig.String())
-			time.AfterFunc(startPatience, func() {
-				if !serving.Load() {
-					os.Exit(1)
-				}
-			})
-		}
-		cancel()
-		<-asked.ends
-		sent.writeLines(time.Second)
-		os.Exit(1)
-	}()
+	end.log, end.sent = o.Log, sent
+	close(end.observed)
 
 	manager := newServiceManager(o.Log)
 	var status string // set before it serves
 	o.HTTP.Serving = func() { manager.ready(status) }
-	o.HTTP.Draining = func() { manager.stopping(max(0, o.DrainDelay) + o.DrainWait + lastExport + startPatience) }
+	o.HTTP.Draining = func() { manager.stopping(max(0, o.DrainDelay) + o.DrainWait + afterDrain) }
 	if s.inherited.health != nil {
 		o.HTTP.HealthListener = troupe.KeepSocket(s.inherited.health)
 	}
@@ -140,7 +182,7 @@ func (s *settings) serveDemo(cmd *cobra.Command, asked signals, stderr io.Writer
 		o.Log.Info("ended")
 		return nil
 	}
-	serving.Store(true)
+	end.serving.Store(true)
 	s.announce(stderr, o.Log, rt.Node(), ln.Addr(), rt.StoreAddr())
 	status = "serving MCP on " + baseURL(ln.Addr().String(), s.tlsCert != "") + "/mcp"
 	go memory.GiveBack(ctx)
@@ -148,7 +190,7 @@ func (s *settings) serveDemo(cmd *cobra.Command, asked signals, stderr io.Writer
 	if err != nil {
 		return explain(errors.Join(err, rt.Close(context.WithoutCancel(ctx))), o)
 	}
-	go again.watchSignals(ctx, asked.hangups)
+	go again.watchSignals(ctx, hangups)
 	if every := watchdogInterval(o.Log); every > 0 {
 		go manager.keepAlive(running, every, rt.Healthy)
 	}

@@ -133,11 +133,11 @@ func startPrepared(t *testing.T, prepare func(*exec.Cmd), args ...string) *proce
 	return p
 }
 
-// withoutVariables returns the arguments that do not begin with OTEL_, and an environment that has the others.
+// withoutVariables returns the arguments that are no variables, and an environment that has those.
 func withoutVariables(args []string) (others, env []string) {
 	env = os.Environ()
 	for _, a := range args {
-		if strings.HasPrefix(a, "OTEL_") {
+		if isVariable(a) {
 			env = append(env, a)
 		} else {
 			others = append(others, a)

@@ -71,6 +71,9 @@ type settings struct {
 	config     string
 	helpLimits bool
 	inherited  inherited // which say where to listen, whatever the settings say
+
+	withoutAuth bool      // the section auth of the file is passed over, and files that it names
+	loadedTLS   [2]string // tls-cert and tls-key of which the process has a pair already, so that their files need not fit now
 }
 
 // settingGroups are the settings of serve, in the order of the help.
@@ -150,6 +153,14 @@ func (s *settings) readSettings() error {
 	return s.table.explainSources(s.check())
 }
 
+// readServable is readSettings for a process that is to serve: the library judges the settings, too.
+func (s *settings) readServable() error {
+	if err := s.readSettings(); err != nil {
+		return err
+	}
+	return s.table.explainSources(checkOptions(s))
+}
+
 // check refuses invalid settings, and decides where the data lies.
 func (s *settings) check() error {
 	if s.inherited.http == nil {
@@ -180,7 +191,7 @@ func (s *settings) check() error {
 	if (s.tlsCert == "") != (s.tlsKey == "") {
 		return faulty(errors.New("tls-cert and tls-key belong together: set both or none"), "tls-cert", "tls-key")
 	}
-	if s.tlsCert != "" {
+	if s.tlsCert != "" && s.loadedTLS != [2]string{s.tlsCert, s.tlsKey} {
 		if _, err := tls.LoadX509KeyPair(s.tlsCert, s.tlsKey); err != nil {
 			return faulty(fmt.Errorf("tls-cert and tls-key cannot be used: %w", err), "tls-cert", "tls-key")
 		}
@@ -199,6 +210,7 @@ func (s *settings) check() error {
 			return faulty(fmt.Errorf("log-requests writes lines of the level info, and log-level is %s: set it to info or debug", s.logLevel), "log-requests", "log-level")
 		}
 		s.logLevel = "info"
+		s.table.sources["log-level"] = s.table.sourceOf("log-requests")
 	}
 	if _, known := telemetry.ParseDetail(s.metricsDetail); !known {
 		return faulty(fmt.Errorf("metrics-detail is %q: want auto, tool, server or method", s.metricsDetail), "metrics-detail")
@@ -213,13 +225,13 @@ func (s *settings) check() error {
 		return faulty(errors.New("memory and api-keys exclude each other: troupe keys needs a data directory to ask the server through"), "memory", "api-keys")
 	}
 	if s.memory && s.data != "" {
-		switch data, memory := s.table.sourceOf("data").rank, s.table.sourceOf("memory").rank; {
-		case data == memory:
+		switch data, memory := s.table.sourceOf("data"), s.table.sourceOf("memory"); {
+		case data.rank == memory.rank:
 			return faulty(errors.New("data and memory exclude each other: set one of them"), "data", "memory")
-		case data > memory:
-			s.memory = false
+		case data.rank > memory.rank:
+			s.memory, s.table.sources["memory"] = false, data
 		default:
-			s.data = ""
+			s.data, s.table.sources["data"] = "", memory
 		}
 	}
 	if s.memory || s.data != "" || s.nats.URL != "" {
@@ -250,7 +262,7 @@ func (s *settings) checkNATS() error {
 	case s.nats.URL == "" && others != (troupe.NATSOptions{}):
 		return faulty(errors.New("there are settings for NATS servers, but no server: set nats to its URL"), natsAccess...)
 	case s.nats.URL == "":
-		s.nats.Prefix = ""
+		s.nats.Prefix, s.table.sources["nats-prefix"] = "", source{}
 	case s.memory:
 		return faulty(errors.New("memory and nats exclude each other: set one of them"), "memory", "nats")
 	case s.sync != time.Second:

@@ -154,9 +154,19 @@ func setVariable(f *pflag.Flag, text string) error {
 	return f.Value.Set(text)
 }
 
-// kubernetesVariable matches what Kubernetes sets in each container for a Service whose name is
-// troupe, or begins with troupe-: TROUPE_SERVICE_HOST, TROUPE_PORT, TROUPE_PORT_8080_TCP_ADDR.
-var kubernetesVariable = regexp.MustCompile(`^` + variablePrefix + `([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
+// kubernetesName matches the names of most variables that Kubernetes sets in each container for a Service whose name is
+// troupe, or begins with troupe-: TROUPE_SERVICE_HOST, TROUPE_PORT_8080_TCP_ADDR. kubernetesPort matches the names of the
+// others, such as TROUPE_PORT, which a person may set, too; kubernetesURL matches their values.
+var (
+	kubernetesName = regexp.MustCompile(`^` + variablePrefix + `([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)$`)
+	kubernetesPort = regexp.MustCompile(`^` + variablePrefix + `([A-Z0-9_]+_)?PORT$`)
+	kubernetesURL  = regexp.MustCompile(`^(tcp|udp|sctp)://`)
+)
+
+// isOfKubernetes reports whether Kubernetes sets a variable for a Service.
+func isOfKubernetes(name, value string) bool {
+	return kubernetesName.MatchString(name) || kubernetesPort.MatchString(name) && kubernetesURL.MatchString(value)
+}
 
 // unknownVariable is an environment variable that looks like that of a setting, and is none.
 type unknownVariable struct {
@@ -177,7 +187,7 @@ func unknownVariables(variables map[string]string) (all []unknownVariable) {
 		names = append(names, strings.TrimPrefix(name, variablePrefix))
 	})
 	for _, name := range slices.Sorted(maps.Keys(variables)) {
-		if known[name] || kubernetesVariable.MatchString(name) {
+		if known[name] || isOfKubernetes(name, variables[name]) {
 			continue
 		}
 		nearest := configfile.Nearest(strings.TrimPrefix(name, variablePrefix), names)

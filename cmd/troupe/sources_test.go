@@ -124,7 +124,7 @@ func TestEachSettingHasItsOrder(t *testing.T) {
 			if defaultValue == values[0] {
 				t.Errorf("%s: %s is %q by default", name, f.Name, defaultValue)
 			}
-			if kubernetesVariable.MatchString(variableOf(f.Name)) {
+			if isOfKubernetes(variableOf(f.Name), "tcp://10.0.0.1:80") {
 				t.Errorf("%s is what Kubernetes sets for a Service", variableOf(f.Name))
 			}
 			if variableOf(f.Name) == tokenVariable || variableOf(f.Name) == configVariable {
@@ -202,6 +202,15 @@ func TestVariables(t *testing.T) {
 	if err != nil || s.node != "from-flag" {
 		t.Errorf("--config beside its variable: node %q: %v", s.node, err)
 	}
+	for values, want := range map[string][2]string{"memory: true\ndata: /a\n": {"false", "TROUPE_DATA"}, "memory: true\n": {"false", "TROUPE_DATA"}, "log-level: warn\nmemory: false\n": {"false", "troupe.yaml:2"}} {
+		s, err := parsedIn(t, []string{"TROUPE_DATA=/b", "TROUPE_LOG_REQUESTS=all"}, values)
+		if err != nil || s.table.Lookup("memory").Value.String() != want[0] || filepath.Base(s.table.sourceOf("memory").String()) != want[1] || s.logLevel != "info" {
+			t.Errorf("%q: memory is %v by %s: %v", values, s.memory, s.table.sourceOf("memory"), err)
+		}
+		if from := s.table.sourceOf("log-level").String(); (from == "TROUPE_LOG_REQUESTS") != strings.Contains(values, "warn") {
+			t.Errorf("%q: log-level is by %s", values, from)
+		}
+	}
 	s, err = parsedIn(t, []string{"TROUPE_AUTH_ISSUER=https://env.example", "TROUPE_AUTH_AUDIENCE=a, b"}, "memory: true\npublic-url: https://mcp.example.com\nauth:\n  issuers: [{url: https://file.example}]\n")
 	if err != nil || len(s.issuers()) != 1 || s.issuers()[0].URL != "https://env.example" || strings.Join(s.issuers()[0].Audiences, " ") != "a b" {
 		t.Errorf("an issuer beside those of the file: %+v, %v", s.issuers(), err)
@@ -226,13 +235,43 @@ func TestUnknownVariables(t *testing.T) {
 	if got := unknownVariables(variablesOf(environ)); got != nil {
 		t.Errorf("unknown are %+v", got)
 	}
-	got := unknownVariables(variablesOf([]string{"TROUPE_MAX_DEPT=7", "TROUPE_LISEN=x", "TROUPE_BOGUS=1", "TROUPE_SPEC_DIR=/a", "TROUPE_MAX-DEPTH=7"}))
-	want := []unknownVariable{{"TROUPE_BOGUS", ""}, {"TROUPE_LISEN", "; did you mean TROUPE_LISTEN?"}, {"TROUPE_MAX-DEPTH", "; did you mean TROUPE_MAX_DEPTH?"}, {"TROUPE_MAX_DEPT", "; did you mean TROUPE_MAX_DEPTH?"}, {"TROUPE_SPEC_DIR", ""}}
+	got := unknownVariables(variablesOf([]string{"TROUPE_MAX_DEPT=7", "TROUPE_LISEN=x", "TROUPE_BOGUS=1", "TROUPE_SPEC_DIR=/a", "TROUPE_MAX-DEPTH=7", "TROUPE_PORT=9090"}))
+	want := []unknownVariable{{"TROUPE_BOGUS", ""}, {"TROUPE_LISEN", "; did you mean TROUPE_LISTEN?"}, {"TROUPE_MAX-DEPTH", "; did you mean TROUPE_MAX_DEPTH?"}, {"TROUPE_MAX_DEPT", "; did you mean TROUPE_MAX_DEPTH?"}, {"TROUPE_PORT", ""}, {"TROUPE_SPEC_DIR", ""}}
 	if !slices.Equal(got, want) {
 		t.Errorf("unknown are %+v, want %+v", got, want)
 	}
 	s, err := parsedIn(t, environ[:len(environ)-6], "", "--memory")
 	if err != nil || s.listen != "127.0.0.1:8080" || s.nats.URL != "" {
 		t.Errorf("beside a Service: %v, %s, %s", err, s.listen, s.nats.URL)
+	}
+}
+
+// TestSharedFile has a file that TROUPE_CONFIG names have settings that a command lacks. One that --config names is for the command, and what no command has is refused in either.
+func TestSharedFile(t *testing.T) {
+	t.Parallel()
+	read := func(groups []flagGroup, environ []string, args ...string) (*settings, error) {
+		var s settings
+		cmd := &cobra.Command{}
+		s.register(cmd, groups)
+		s.environ = environ
+		if err := cmd.ParseFlags(args); err != nil {
+			t.Error(err)
+		}
+		return &s, s.readSources()
+	}
+	file := writeConfig(t, "listen: 127.0.0.1:80\nauth:\n  claims: [email]\npage-size: 7\n")
+	if s, err := read(stdioGroups, []string{"TROUPE_CONFIG=" + file}); err != nil || s.table.Lookup("page-size").Value.String() != "7" || s.auth.Claims != nil {
+		t.Errorf("the file of the environment: %v, %v", s.auth, err)
+	}
+	if _, err := read(stdioGroups, nil, "--config", file); err == nil || !strings.Contains(err.Error(), "listen") {
+		t.Errorf("the file of the command line: %v", err)
+	}
+	if s, err := read(settingGroups, []string{"TROUPE_CONFIG=" + file}); err != nil || s.listen != "127.0.0.1:80" || len(s.auth.Claims) != 1 {
+		t.Errorf("of serve: %v, %v", s.auth, err)
+	}
+	for name, groups := range map[string][]flagGroup{"stdio": stdioGroups, "serve": settingGroups} {
+		if _, err := read(groups, []string{"TROUPE_CONFIG=" + writeConfig(t, "listn: 127.0.0.1:80\n")}); err == nil {
+			t.Errorf("%s takes a setting that there is not", name)
+		}
 	}
 }

@@ -35,7 +35,7 @@ func stdioCommand(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
 				return s.table.writeSettings(cmd)
 			}
 			s.memory = true
-			if err := s.readSettings(); err != nil {
+			if err := s.readServable(); err != nil {
 				return err
 			}
 			return s.serveStdio(cmd.Context(), stdin, stdout, stderr)

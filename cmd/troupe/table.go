@@ -127,10 +127,11 @@ func (s *settings) readSources() error {
 	if err := s.table.readVariables(s.variables); err != nil {
 		return err
 	}
-	if s.config == "" {
+	shared := s.config == ""
+	if shared {
 		s.config = s.variables[configVariable]
 	}
-	if err := s.readFile(); err != nil {
+	if err := s.readFile(shared); err != nil {
 		return err
 	}
 	s.inherited.adopt(s)
@@ -138,8 +139,9 @@ func (s *settings) readSources() error {
 }
 
 // readFile sets what the command line and the environment leave out to what the file of --config says,
-// if there is one. The section auth goes with the flags of auth.
-func (s *settings) readFile() error {
+// if there is one. The section auth goes with the flags of auth. A shared file is for all commands: what another has and this one
+// does not is passed over.
+func (s *settings) readFile(shared bool) error {
 	if s.config == "" {
 		return nil
 	}
@@ -148,6 +150,14 @@ func (s *settings) readFile() error {
 		return fmt.Errorf("config: %w", err)
 	}
 	readers := make(map[string]configfile.Reader)
+	if shared {
+		all := newTable()
+		new(settings).declare(all)
+		all.VisitAll(func(f *pflag.Flag) { readers[f.Name] = configfile.PassOver })
+	}
+	if shared || s.withoutAuth {
+		readers["auth"] = configfile.PassOver
+	}
 	s.table.VisitAll(func(f *pflag.Flag) {
 		readers[f.Name] = configfile.ReadSetting(f.Value.Type(), func(text string, line int) error {
 			if s.table.sourceOf(f.Name).rank > byFile {
@@ -157,7 +167,7 @@ func (s *settings) readFile() error {
 			return f.Value.Set(text)
 		})
 	})
-	if s.table.Lookup("auth-issuer") != nil {
+	if s.table.Lookup("auth-issuer") != nil && !s.withoutAuth {
 		readers["auth"] = configfile.ReadAuth(&s.auth, os.ReadFile)
 	}
 	err = configfile.Read(data, readers)

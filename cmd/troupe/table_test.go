@@ -41,7 +41,7 @@ func TestEverySettingCanBeSet(t *testing.T) {
 			var byFile, bySet settings
 			byFile.register(&cobra.Command{}, groups)
 			byFile.config = writeConfig(t, f.Name+": "+inFile+"\n")
-			if err := byFile.readFile(); err != nil {
+			if err := byFile.readFile(false); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 			cmd := &cobra.Command{}

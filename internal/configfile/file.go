@@ -31,6 +31,9 @@ func Read(data []byte, readers map[string]Reader) error {
 	return readMapping(1, "", readers, mappings...)
 }
 
+// PassOver reads nothing of a value.
+func PassOver(ast.Node, int, string) error { return nil }
+
 // ReadSetting reads the value of a setting of a kind, and gives it to set with the line of the setting:
 // the items of a list one after the other. The kinds are bool, size, number, rate, duration, stringArray, which is a list
 // of texts, revisions, a list that set gets at once with commas, and string.

@@ -31,8 +31,10 @@ type Pair struct {
 	certFile, keyFile string
 	now               atomic.Pointer[tls.Certificate]
 
-	mu   sync.Mutex // guards seen, and is held while the files are read
-	seen contents   // that were last looked at, whether they could be used or not
+	mu   sync.Mutex // guards seen and glimpsed, and is held while the files are read
+	seen contents   // that were last judged, whether they could be used or not
+	// glimpsed is what Watch has found once.
+	glimpsed *contents
 }
 
 // contents are those of the two files, or why they could not be read.
@@ -62,23 +64,51 @@ func (p *Pair) Certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) { ret
 func (p *Pair) Read() (fresh bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var read contents
-	if read.cert, err = os.ReadFile(p.certFile); err == nil {
-		read.key, err = os.ReadFile(p.keyFile)
+	return p.judge(p.readFiles())
+}
+
+// found is what a look at the files has found: contents, and a pair if they can be used, or else why not.
+type found struct {
+	contents
+	pair tls.Certificate
+	err  error
+}
+
+// readFiles reads the files. mu is held.
+func (p *Pair) readFiles() (f found) {
+	if f.cert, f.err = os.ReadFile(p.certFile); f.err == nil {
+		f.key, f.err = os.ReadFile(p.keyFile)
 	}
-	var pair tls.Certificate
-	if err == nil {
-		pair, err = parse(read.cert, read.key)
+	if f.err == nil {
+		f.pair, f.err = parse(f.cert, f.key)
 	}
-	if err != nil {
-		read.fault = err.Error()
+	if f.err != nil {
+		f.fault = f.err.Error()
 	}
-	fresh = !read.equal(&p.seen)
-	p.seen = read
-	if err == nil && fresh {
-		p.now.Store(&pair)
+	return f
+}
+
+// judge takes what was found, and says whether it is other than what was judged before. mu is held.
+func (p *Pair) judge(f found) (fresh bool, err error) {
+	fresh = !f.equal(&p.seen)
+	p.seen, p.glimpsed = f.contents, nil
+	if f.err == nil && fresh {
+		p.now.Store(&f.pair)
 	}
-	return fresh, err
+	return fresh, f.err
+}
+
+// readSettled is Read, for contents that the look before has found, too. Others may still be written: the chain of a
+// certificate may end behind any of them, and of two files one comes first.
+func (p *Pair) readSettled() (fresh bool, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f := p.readFiles()
+	if f.equal(&p.seen) || p.glimpsed != nil && f.equal(p.glimpsed) {
+		return p.judge(f)
+	}
+	p.glimpsed = &f.contents
+	return false, nil
 }
 
 // parse reads a certificate and a key. A file that ends within a block is refused, though what stands
@@ -99,8 +129,8 @@ func parse(cert, key []byte) (tls.Certificate, error) {
 	return pair, err
 }
 
-// Watch reads the files at each tick until ctx ends. It tells of each change, and not again of what it
-// has told: err is why the files cannot be used, or nil if they are served from now on.
+// Watch reads the files at each tick until ctx ends. It tells of each change once two looks in succession have found
+// the same, and not again of what it has told: err is why the files cannot be used, or nil if they are served from now on.
 func (p *Pair) Watch(ctx context.Context, every time.Duration, tell func(err error)) {
 	look := time.NewTicker(every)
 	defer look.Stop()
@@ -110,7 +140,7 @@ func (p *Pair) Watch(ctx context.Context, every time.Duration, tell func(err err
 			return
 		case <-look.C:
 		}
-		if fresh, err := p.Read(); fresh {
+		if fresh, err := p.readSettled(); fresh {
 			tell(err)
 		}
 	}

@@ -168,6 +168,24 @@ func TestWatchFollowsLinks(t *testing.T) {
 		if len(told) != 2 || told[1] == nil || !shows(t, p, next) {
 			t.Errorf("of files that do not fit it tells %v", told)
 		}
+		link("four", next, nextKey)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		told = nil
+		now := files{t, filepath.Join(dir, "four", "cert.pem"), filepath.Join(dir, "four", "key.pem")}
+		for _, half := range []struct{ cert, key []byte }{{cert, nextKey}, {cert, key}, {append(bytes.Clone(cert), next...), key}} { // each is there for one look alone
+			now.write(half.cert, half.key)
+			time.Sleep(5 * time.Second)
+			synctest.Wait()
+			if told != nil || !shows(t, p, next) {
+				t.Errorf("of files that are being written it tells %v", told)
+			}
+		}
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if c, _ := p.Certificate(nil); len(told) != 1 || told[0] != nil || len(c.Certificate) != 2 {
+			t.Errorf("of files that were written one after the other it tells %v, and has %d certificates", told, len(c.Certificate))
+		}
 		stop()
 		synctest.Wait()
 	})

@@ -105,12 +105,12 @@ func (g *Conn) markEncrypted() {
 	g.encrypted = true
 }
 
-// closeIfIdle makes the connection close if it waits for a request and none has come.
-func (g *Conn) closeIfIdle() {
+// closeIfIdle makes the connection close if it waits for a request and none has come. With spareNew it does not if none has ever come.
+func (g *Conn) closeIfIdle(spareNew bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	isNew := g.idle && g.header
-	if g.idle && !g.closing && !(isNew && g.listener.spareNew) {
+	if g.idle && !g.closing && !(isNew && spareNew) {
 		g.closing = g.Conn.SetReadDeadline(time.Unix(1, 0)) == nil
 	}
 }
@@ -266,7 +266,7 @@ func (g *Conn) asCandidate(owned int, now int64) (candidate, bool) {
 
 // closeForRoom makes an idle connection close to make room, and reports whether it will unless a request has come.
 func (g *Conn) closeForRoom() bool {
-	g.closeIfIdle()
+	g.closeIfIdle(false) // a silent connection must not keep others out, new or not
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closing && !g.leaving {

@@ -14,10 +14,10 @@ import (
 func TestIdleConnThatIsNeeded(t *testing.T) {
 	t.Parallel()
 	for name, use := range map[string]func(g *Conn){
-		"it was served":          func(g *Conn) { g.SetIdle(false); g.closeIfIdle() },
-		"it was served at once":  func(g *Conn) { g.closeIfIdle(); g.SetIdle(false) },
-		"it was served since":    func(g *Conn) { g.closeIfIdle(); g.closeIfIdle(); g.SetIdle(false); g.closeIfIdle() },
-		"the server sets it off": func(g *Conn) { g.closeIfIdle(); _ = g.SetReadDeadline(time.Time{}); g.SetIdle(false) },
+		"it was served":          func(g *Conn) { g.SetIdle(false); g.closeIfIdle(false) },
+		"it was served at once":  func(g *Conn) { g.closeIfIdle(false); g.SetIdle(false) },
+		"it was served since":    func(g *Conn) { g.closeIfIdle(false); g.closeIfIdle(false); g.SetIdle(false); g.closeIfIdle(false) },
+		"the server sets it off": func(g *Conn) { g.closeIfIdle(false); _ = g.SetReadDeadline(time.Time{}); g.SetIdle(false) },
 	} {
 		server, peer := net.Pipe()
 		g := &Conn{Conn: server, listener: &Listener{}, idle: true}
@@ -30,14 +30,14 @@ func TestIdleConnThatIsNeeded(t *testing.T) {
 	}
 	server, _ := net.Pipe()
 	g := &Conn{Conn: server, listener: &Listener{}, idle: true}
-	g.closeIfIdle()
+	g.closeIfIdle(false)
 	_ = g.SetReadDeadline(time.Now().Add(-time.Second)) // the server's own, while the connection must close
 	g.SetIdle(false)
 	if _, err := g.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("beyond the server's own deadline: %v", err)
 	}
 	g = &Conn{Conn: server, listener: &Listener{}, idle: true}
-	g.closeIfIdle()
+	g.closeIfIdle(false)
 	if _, err := g.Read(make([]byte, 1)); err != io.EOF {
 		t.Errorf("nothing came: %v, want its end", err)
 	}
@@ -46,14 +46,14 @@ func TestIdleConnThatIsNeeded(t *testing.T) {
 // TestNewConnIsSpared closes a connection that has carried a request, and not one on which nothing has come yet.
 func TestNewConnIsSpared(t *testing.T) {
 	t.Parallel()
-	for spared, l := range map[bool]*Listener{true: {spareNew: true}, false: {}} {
+	for _, spared := range []bool{true, false} {
 		server, peer := net.Pipe()
-		g := &Conn{Conn: server, listener: l, idle: true, header: true}
-		if g.closeIfIdle(); g.closing == spared {
+		g := &Conn{Conn: server, listener: &Listener{}, idle: true, header: true}
+		if g.closeIfIdle(spared); g.closing == spared {
 			t.Errorf("spared: %v, and the new connection is asked to close: %v", spared, g.closing)
 		}
 		g.SetIdle(true) // after its first request
-		if g.closeIfIdle(); !g.closing {
+		if g.closeIfIdle(spared); !g.closing {
 			t.Errorf("spared: %v, and the connection that is idle is not asked to close", spared)
 		}
 		_, _ = server.Close(), peer.Close()

@@ -201,7 +201,7 @@ func (d *Listener) CloseIdle() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for g := range d.conns {
-		g.closeIfIdle()
+		g.closeIfIdle(d.spareNew)
 	}
 }
 

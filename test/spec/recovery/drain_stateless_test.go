@@ -2,12 +2,14 @@ package recovery_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/mcp"
 	"github.com/troupe-run/troupe/test/kit"
 	"github.com/troupe-run/troupe/test/spec/host"
 )
@@ -130,13 +132,24 @@ func TestAnswersComeInADrain(t *testing.T) {
 	})
 }
 
-// TestDrainOfAKeptSocket drains a server whose socket another process has, too: it stops accepting at once, but for a client that has a question to answer, and serves stateless clients
+// TestDrainOfAKeptSocket drains a server whose socket another process has, too: it stops accepting at once, but for a client that has a question to answer or may get one, and serves stateless clients
 // on the connections that they have, while it waits for a call.
 func TestDrainOfAKeptSocket(t *testing.T) {
-	for name, asks := range map[string]bool{"nobody is asked": false, "a client is asked": true} {
+	for name, asks := range map[string]time.Duration{"nobody is asked": -1, "a client is asked": 0, "a client is asked later": 3 * time.Second} {
 		t.Run(name, func(t *testing.T) {
 			kit.Bubble(t, func(t *testing.T) {
 				h := host.New(t, troupe.Options{DrainDelay: -1, Limits: troupe.Limits{StatelessGrace: time.Minute}}, nil)
+				troupe.AddTool(h.Server, troupe.Tool{Name: "asklater", Description: "Asks later, once.", Needs: mcp.CapClientElicitationForm},
+					func(ctx context.Context, call *troupe.Call, in host.SleepIn) (string, error) {
+						if err := host.Sleep(ctx, in.MS); err != nil {
+							return "", err
+						}
+						r, err := call.Elicit(ctx, "?", host.Form)
+						if err != nil {
+							return "", err
+						}
+						return string(r.Action), nil
+					})
 				ln := kit.NewListener()
 				ctx, stop := context.WithCancel(t.Context())
 				served := make(chan error, 1)
@@ -144,19 +157,30 @@ func TestDrainOfAKeptSocket(t *testing.T) {
 				m, session := h.Stateless(`{}`), h.Session()
 				running, _ := m.Later("tools/call", host.ToolParams("sleep", `{"ms":5000}`))
 				answer := func() {}
-				if asks {
-					a := session.Post(host.Call("1", "ask", `{"question":"?"}`))
-					q := host.NextQuestion(t, a)
+				if asks >= 0 {
+					a := session.Post(host.Call("1", "asklater", fmt.Sprintf(`{"ms":%d}`, asks.Milliseconds())))
+					synctest.Wait()
 					answer = func() {
+						q := host.NextQuestion(t, a)
+						c, err := ln.Dial(t.Context(), "", "")
+						if err != nil {
+							t.Errorf("no connection for the answer: %v", err)
+						} else {
+							_ = c.Close()
+						}
 						host.Reply(session, q.ID, "result", `{"action":"cancel"}`)
-						host.Equal(t, "the call that asked", host.Last(t, a), host.TextResult("1", "cancel "))
+						host.Equal(t, "the call that asked", host.Last(t, a), host.TextResult("1", "cancel"))
+						time.Sleep(100 * time.Millisecond)
+						if _, err := ln.Dial(t.Context(), "", ""); err == nil {
+							t.Error("it accepts connections though no call of a session runs")
+						}
 					}
 				}
 				time.Sleep(time.Second)
 				stop()
 				time.Sleep(time.Second)
 				c, err := ln.Dial(t.Context(), "", "")
-				if (err == nil) != asks {
+				if (err == nil) != (asks >= 0) {
 					t.Errorf("a new connection: %v", err)
 				}
 				if err == nil {

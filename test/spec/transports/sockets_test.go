@@ -10,10 +10,12 @@ import (
 	"net"
 	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/mcp"
+	"github.com/troupe-run/troupe/test/kit"
 	"github.com/troupe-run/troupe/test/spec/host"
 )
 
@@ -32,8 +34,8 @@ func copyOf(t *testing.T, ln *net.TCPListener) net.Listener {
 	return same
 }
 
-// TestKeepSocket has two servers after each other on one socket. A client that connects while there is none waits for the second; the first has answered what it accepted, and has told
-// the program when it served and when it drained. The socket of the probes goes from one to the other, too.
+// TestKeepSocket has two servers after each other on one socket. A client that connects while there is none waits for the second; the first has told the program when it served and when
+// it drained. The socket of the probes goes from one to the other, too.
 func TestKeepSocket(t *testing.T) {
 	t.Parallel()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -46,13 +48,13 @@ func TestKeepSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = probes.Close() }()
-	stages, whileDraining := make(chan string, 10), func() {}
+	stages := make(chan string, 10)
 	serve := func() (stop func() error) {
 		t.Helper()
 		rt, err := troupe.New(troupe.Options{DrainDelay: -1, HTTP: troupe.HTTPOptions{
 			HealthListener: troupe.KeepSocket(copyOf(t, probes.(*net.TCPListener))),
 			Serving:        func() { stages <- "serving" },
-			Draining:       func() { stages <- "draining"; whileDraining() },
+			Draining:       func() { stages <- "draining" },
 		}})
 		if err != nil {
 			t.Fatal(err)
@@ -83,17 +85,13 @@ func TestKeepSocket(t *testing.T) {
 	}
 
 	stop := serve()
-	late := connect(false)
-	answered(t, connect(true)) // it has accepted both
-	whileDraining = func() { begin(t, late) }
+	answered(t, connect(true))
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
 	if got := <-stages; got != "draining" {
 		t.Errorf("then it is %s", got)
 	}
-	answered(t, late)
-	whileDraining = func() {}
 	waiting, silent := connect(true), connect(false)
 	resp := make(chan error, 1)
 	go func() { resp <- probe(probes.Addr().String()) }()
@@ -106,6 +104,41 @@ func TestKeepSocket(t *testing.T) {
 	}
 	if err := stop(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestSilentConnectionOfAKeptSocket drains a server to which a client has connected that has sent nothing yet: it has a second for that.
+func TestSilentConnectionOfAKeptSocket(t *testing.T) {
+	for name, kept := range map[string]bool{"kept": true, "its own": false} {
+		t.Run(name, func(t *testing.T) {
+			kit.Bubble(t, func(t *testing.T) {
+				h, ln := host.New(t, troupe.Options{DrainDelay: -1}, nil), kit.NewListener()
+				on := net.Listener(ln)
+				if kept {
+					on = troupe.KeepSocket(ln)
+				}
+				ctx, stop := context.WithCancel(t.Context())
+				served := make(chan error, 1)
+				go func() { served <- h.Runtime.ServeOn(ctx, on) }()
+				late, err := ln.Dial(t.Context(), "", "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = late.Close() }()
+				synctest.Wait()
+				stop()
+				time.Sleep(900 * time.Millisecond)
+				if kept {
+					begin(t, late)
+					answered(t, late)
+				} else if _, err := late.Read(make([]byte, 1)); err != io.EOF {
+					t.Errorf("a connection to a socket that is not kept: %v, want its end", err)
+				}
+				if err := <-served; err != nil {
+					t.Error(err)
+				}
+			})
+		})
 	}
 }
 
