@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/mcp"
@@ -315,20 +316,35 @@ func (s *seated) askTraced(t *testing.T, p *process) {
 	if s.stream, err = p.post(t.Context(), `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{`+tool("ask", `{"question":"q"}`)+`,"_meta":{`+parentOfRow+`}}}`, s.header()...); err != nil {
 		t.Fatal(err)
 	}
-	if m, err := s.next(); err != nil || m.Method != "elicitation/create" {
+	m, err := s.next()
+	if err != nil || m.Method != "elicitation/create" {
 		t.Fatalf("it is asked %+v (%v)", m, err)
 	}
+	s.question = string(m.ID)
 }
 
-// endTraced resumes the call at a process, and answers its question.
+// endTraced resumes the call at a process, and answers its question once the process has the call.
 func (s *seated) endTraced(t *testing.T, p *process) {
 	t.Helper()
-	err := s.resume(t.Context(), p)
-	if err == nil {
-		_, err = s.end(t.Context(), p, "y")
-	}
-	if err != nil {
+	if err := s.resume(t.Context(), p); err != nil {
 		t.Fatal(err)
+	}
+	defer s.stream.close()
+	for end := time.Now().Add(hung); ; time.Sleep(100 * time.Millisecond) {
+		x, err := p.post(t.Context(), `{"jsonrpc":"2.0","id":`+s.question+`,"result":`+answerTo([]byte(`{"method":"elicitation/create"}`))+`}`, s.header()...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x.close()
+		if x.StatusCode == http.StatusAccepted {
+			break
+		}
+		if x.StatusCode != http.StatusServiceUnavailable || time.Now().After(end) { // it is 503 until the lease of a lost process has ended
+			t.Fatalf("the answer is taken with %s", x.Status)
+		}
+	}
+	if m, err := s.next(); err != nil || string(m.ID) != "7" {
+		t.Fatalf("after the answer comes %+v (%v)", m, err)
 	}
 }
 
