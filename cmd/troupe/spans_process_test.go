@@ -25,6 +25,7 @@ type spanRow struct {
 	meta           string   // members of _meta beside the usual ones
 	header         []string // of HTTP: names and values
 	more           bool     // the message is sent in one batch with that of the next row
+	running        string   // so many tasks run when the message is sent, "" for any number
 	keep           string   // matches the answer; its group is kept
 	want           []string // see collector.line
 }
@@ -34,6 +35,7 @@ type speaker struct {
 	revision, transport string
 	usual               map[string]string // what each span says that a process makes for the speaker
 	rows                []spanRow
+	process             *process
 	send                func(body string, header ...string) (answer string)
 }
 
@@ -70,6 +72,9 @@ func (s *speaker) speak(t *testing.T) {
 		r.params = strings.ReplaceAll(r.params, "$kept", kept)
 		if r.meta != "" && s.revision != "2026-07-28" {
 			r.params = strings.TrimPrefix(r.params+`,"_meta":{`+r.meta+`}`, ",")
+		}
+		if r.running != "" {
+			s.process.becomes(t, "troupe_tasks_running", r.running)
 		}
 		var answer string
 		switch {
@@ -378,7 +383,7 @@ func TestExportProcess(t *testing.T) {
 		case s.revision == "2024-11-05":
 			s.send = overSSE(t, p)
 		default:
-			s.send = overHTTP(t, p, s.revision)
+			s.process, s.send = p, overHTTP(t, p, s.revision)
 		}
 		s.speak(t)
 		c.until(t, "the last span of "+s.revision+" over "+s.transport, func() bool {

@@ -159,13 +159,15 @@ func coreTask() []spanRow {
 // extensionTask makes a task and cancels it (2026-07-28).
 func extensionTask() []spanRow {
 	made := call("job", `{"steps":1,"step_ms":3600000}`, toolSpan("job", ""))
-	made.keep = `"taskId":"([^"]+)"`
+	made.running, made.keep = "0", `"taskId":"([^"]+)"`
 	made.want = append(made.want, toolSpan("job", `ERROR "" below tools/call job`, "troupe.task.id=#", "troupe.task.attempt=1", "error.type=tool_error"))
+	cancel := request("tasks/cancel", `"taskId":"$kept"`, "")
+	cancel.running = "1" // a task that is cancelled before it runs has no span of a run
 	return []spanRow{
 		made,
 		request("tasks/get", `"taskId":"$kept"`, ""),
 		request("tasks/update", `"taskId":"$kept","inputResponses":{}`, ""),
-		request("tasks/cancel", `"taskId":"$kept"`, ""),
+		cancel,
 	}
 }
 
