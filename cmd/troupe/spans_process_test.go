@@ -25,7 +25,7 @@ type spanRow struct {
 	meta           string   // members of _meta beside the usual ones
 	header         []string // of HTTP: names and values
 	more           bool     // the message is sent in one batch with that of the next row
-	running        string   // so many tasks run when the message is sent, "" for any number
+	waiting        bool     // the message is sent once a task waits for its client
 	keep           string   // matches the answer; its group is kept
 	want           []string // see collector.line
 }
@@ -73,8 +73,8 @@ func (s *speaker) speak(t *testing.T) {
 		if r.meta != "" && s.revision != "2026-07-28" {
 			r.params = strings.TrimPrefix(r.params+`,"_meta":{`+r.meta+`}`, ",")
 		}
-		if r.running != "" {
-			s.process.becomes(t, "troupe_tasks_running", r.running)
+		if r.waiting {
+			s.process.becomes(t, "troupe_tasks_waiting", "1")
 		}
 		var answer string
 		switch {
