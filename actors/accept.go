@@ -552,13 +552,13 @@ type batchSession struct{ *sessionActor }
 // begun. It returns false, and has run none, if the session's actor has stopped.
 func (s batchSession) runBatch(in *Input, principal any, requests []*element, body []byte) bool {
 	d := s.sessions
-	st := s.newBatchStream(in, principal, requests, body)
+	st, calls := s.newBatchStream(in, principal, requests, body)
 	members := make([]*requestActor, 0, len(requests))
-	for _, e := range requests {
+	for i, e := range requests {
 		r, err := sessionCalls(s).admitRequest(in, &e.m, len(e.raw))
 		if err == nil {
 			d.accounts.reserveAnyway(&r.memory, &s.sessionAccount, in, quota.Parked, callMemory(&e.m, e.raw))
-			sessionCalls(s).beginRequest(r, r.loggedWay(s.sessionActor, nil), &e.m, e.raw, e.call)
+			sessionCalls(s).beginRequest(r, r.loggedWay(s.sessionActor, nil), &e.m, e.raw, calls[i])
 			r.size = len(body)
 			r.joinBatch(st)
 			err = sessionCalls(s).enterAdmitted(r)
@@ -593,15 +593,16 @@ func (s batchSession) withdrawRequest(r *requestActor, cause error) {
 	r.releaseActor()
 }
 
-// newBatchStream starts the stream of a batch, and makes the calls of its requests. It stores and sends nothing before it has
-// to.
-func (s batchSession) newBatchStream(in *Input, principal any, requests []*element, body []byte) *streamActor {
+// newBatchStream starts the stream of a batch, and returns it with the calls of its requests, which do not run yet. It stores
+// and sends nothing before it has to.
+func (s batchSession) newBatchStream(in *Input, principal any, requests []*element, body []byte) (*streamActor, []*Call) {
 	d := s.sessions
+	calls := make([]*Call, len(requests))
 	rec := record.Stream{Version: record.Version, Node: d.name, Boot: d.boot, Epoch: 1, Attempt: 1, Revision: s.view.Load().rec.Revision, Scopes: in.neededScopes()}
 	forgone := 0
 	for i, e := range requests {
-		e.call = newCall(principal, in)
-		e.call.member = i
+		calls[i] = newCall(principal, in)
+		calls[i].member = i
 		safe := s.svc.mayRerun(&e.m, len(body))
 		if !safe && s.svc.Handler.Safe(e.m.Method, e.m.Name) {
 			forgone++
@@ -613,7 +614,7 @@ func (s batchSession) newBatchStream(in *Input, principal any, requests []*eleme
 		rec.Principal, _ = codec.Marshal(principal)
 	}
 	st := d.streams.buildStream(&s.svc.Terms, s, s.key, s.view.Load().rec.Subscribed, newID(), rec, in.Conn)
-	st.gather = &gathering{requests: requests, body: body, forgone: forgone}
+	st.gather = &gathering{body: body, forgone: forgone, spanOf: func(member int) string { return calls[member].Span() }}
 	st.start()
-	return st
+	return st, calls
 }

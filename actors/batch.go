@@ -35,9 +35,8 @@ var anyMessage = codec.Limits{MaxDepth: math.MaxInt, MaxBatch: math.MaxInt, MaxV
 
 // element is one message of a batch.
 type element struct {
-	m    codec.Message
-	raw  []byte
-	call *Call // of a request, once it has a stream
+	m   codec.Message
+	raw []byte
 }
 
 // readBatch returns the messages of a batch of a session of revision rev, or what is wrong with it.
@@ -103,11 +102,11 @@ func idsOf(requests []*element) iter.Seq[[]byte] {
 // gathering is the state of a batch's stream while nothing has been sent or stored: the
 // responses so far, and the ends of cancelled requests.
 type gathering struct {
-	requests []*element // in the order of the record's calls
-	ends     []stream.Entry
-	size     int // of the ends, which are also in the buffers of their handlers until the response begins
-	body     []byte
-	forgone  int // requests that may run again, but for the size of the batch
+	ends    []stream.Entry
+	size    int // of the ends, which are also in the buffers of their handlers until the response begins
+	body    []byte
+	forgone int                     // requests that may run again, but for the size of the batch
+	spanOf  func(member int) string // the span that a request runs in, once it does
 }
 
 // alreadyAnswered tells a stream that was taken over which calls of its batch need no response
@@ -216,8 +215,8 @@ func (s batchStream) beginBatch() {
 	if s.rec.Safe {
 		body = g.body
 	}
-	for i, e := range g.requests { // which run by now
-		s.rec.Calls[i].Span = e.call.Span()
+	for i := range s.rec.Calls { // which run by now
+		s.rec.Calls[i].Span = g.spanOf(i)
 	}
 	for _, e := range g.ends {
 		if e.Kind == stream.End { // a cancelled request has no response

@@ -456,7 +456,7 @@ func TestBatchWhoseStreamEndsAtOnce(t *testing.T) {
 					t.Fatal(err)
 				}
 				requests := []*element{{m: m, raw: []byte(message("1", "x"))}}
-				st := batchSession{s}.newBatchStream(&Input{Conn: &heldConn{}}, nil, requests, nil)
+				st, _ := batchSession{s}.newBatchStream(&Input{Conn: &heldConn{}}, nil, requests, nil)
 				r := h.calls.takeActor(nil)
 				sessionCalls{s}.beginRequest(r, r.loggedWay(s, nil), &m, requests[0].raw, newCall(nil, &Input{}))
 				if early {

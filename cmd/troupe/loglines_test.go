@@ -57,7 +57,7 @@ func TestLinesAreWrittenTogether(t *testing.T) {
 		time.Sleep(gatherTime - 1)
 		log(l, "b")
 		expect("before the time is over")
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		expect("after it", "a\nb\n")
 		log(l, "c")
 		log(promptLines{l}, "a warning")
@@ -75,7 +75,7 @@ func TestLinesAreWrittenTogether(t *testing.T) {
 		log(l, much)
 		expect("with half of what is written together")
 		log(l, much)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		expect("with all of it", much+"\n"+much+"\n")
 	})
 }
@@ -91,7 +91,7 @@ func TestLinesOfAStuckLog(t *testing.T) {
 		const fit, more = gatherBytes/1024 + gatherMost/1024, 5
 		for i := range fit + more {
 			if i == gatherBytes/1024 {
-				time.Sleep(1) // the first lines are being written
+				time.Sleep(time.Nanosecond) // the first lines are being written
 			}
 			_, _ = io.WriteString(l, line)
 		}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/mcp"
@@ -24,6 +25,7 @@ type spanRow struct {
 	meta           string   // members of _meta beside the usual ones
 	header         []string // of HTTP: names and values
 	more           bool     // the message is sent in one batch with that of the next row
+	waiting        bool     // the message is sent once a task waits for its client
 	keep           string   // matches the answer; its group is kept
 	want           []string // see collector.line
 }
@@ -33,6 +35,7 @@ type speaker struct {
 	revision, transport string
 	usual               map[string]string // what each span says that a process makes for the speaker
 	rows                []spanRow
+	process             *process
 	send                func(body string, header ...string) (answer string)
 }
 
@@ -69,6 +72,9 @@ func (s *speaker) speak(t *testing.T) {
 		r.params = strings.ReplaceAll(r.params, "$kept", kept)
 		if r.meta != "" && s.revision != "2026-07-28" {
 			r.params = strings.TrimPrefix(r.params+`,"_meta":{`+r.meta+`}`, ",")
+		}
+		if r.waiting {
+			s.process.becomes(t, "troupe_tasks_waiting", "1")
 		}
 		var answer string
 		switch {
@@ -315,20 +321,35 @@ func (s *seated) askTraced(t *testing.T, p *process) {
 	if s.stream, err = p.post(t.Context(), `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{`+tool("ask", `{"question":"q"}`)+`,"_meta":{`+parentOfRow+`}}}`, s.header()...); err != nil {
 		t.Fatal(err)
 	}
-	if m, err := s.next(); err != nil || m.Method != "elicitation/create" {
+	m, err := s.next()
+	if err != nil || m.Method != "elicitation/create" {
 		t.Fatalf("it is asked %+v (%v)", m, err)
 	}
+	s.question = string(m.ID)
 }
 
-// endTraced resumes the call at a process, and answers its question.
+// endTraced resumes the call at a process, and answers its question once the process has the call.
 func (s *seated) endTraced(t *testing.T, p *process) {
 	t.Helper()
-	err := s.resume(t.Context(), p)
-	if err == nil {
-		_, err = s.end(t.Context(), p, "y")
-	}
-	if err != nil {
+	if err := s.resume(t.Context(), p); err != nil {
 		t.Fatal(err)
+	}
+	defer s.stream.close()
+	for end := time.Now().Add(hung); ; time.Sleep(100 * time.Millisecond) {
+		x, err := p.post(t.Context(), `{"jsonrpc":"2.0","id":`+s.question+`,"result":`+answerTo([]byte(`{"method":"elicitation/create"}`))+`}`, s.header()...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x.close()
+		if x.StatusCode == http.StatusAccepted {
+			break
+		}
+		if x.StatusCode != http.StatusServiceUnavailable || time.Now().After(end) { // it is 503 until the lease of a lost process has ended
+			t.Fatalf("the answer is taken with %s", x.Status)
+		}
+	}
+	if m, err := s.next(); err != nil || string(m.ID) != "7" {
+		t.Fatalf("after the answer comes %+v (%v)", m, err)
 	}
 }
 
@@ -362,7 +383,7 @@ func TestExportProcess(t *testing.T) {
 		case s.revision == "2024-11-05":
 			s.send = overSSE(t, p)
 		default:
-			s.send = overHTTP(t, p, s.revision)
+			s.process, s.send = p, overHTTP(t, p, s.revision)
 		}
 		s.speak(t)
 		c.until(t, "the last span of "+s.revision+" over "+s.transport, func() bool {

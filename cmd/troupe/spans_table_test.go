@@ -158,12 +158,14 @@ func coreTask() []spanRow {
 
 // extensionTask makes a task and cancels it (2026-07-28).
 func extensionTask() []spanRow {
-	made := call("job", `{"steps":1,"step_ms":3600000}`, toolSpan("job", ""))
+	made := call("confirm_delete", `{"filename":"f"}`, toolSpan("confirm_delete", ""))
 	made.keep = `"taskId":"([^"]+)"`
-	made.want = append(made.want, toolSpan("job", `ERROR "" below tools/call job`, "troupe.task.id=#", "troupe.task.attempt=1", "error.type=tool_error"))
+	made.want = append(made.want, toolSpan("confirm_delete", `ERROR "" below tools/call confirm_delete`, "troupe.task.id=#", "troupe.task.attempt=1", "error.type=tool_error"))
+	get := request("tasks/get", `"taskId":"$kept"`, "")
+	get.waiting = true // a task that is cancelled before it runs has no span of a run
 	return []spanRow{
 		made,
-		request("tasks/get", `"taskId":"$kept"`, ""),
+		get,
 		request("tasks/update", `"taskId":"$kept","inputResponses":{}`, ""),
 		request("tasks/cancel", `"taskId":"$kept"`, ""),
 	}

@@ -418,8 +418,9 @@ func TestTakeoversAreLinked(t *testing.T) {
 		before := all[0].Started()
 		running := before[len(before)-1]
 		v.Line("a").Break()
-		defer v.Line("a").Heal()
 		host.Last(t, hosts[1].Moved(c).Get(first.ID))
+		v.Line("a").Heal()
+		time.Sleep(10 * time.Second) // it connects again, and can then end
 		lines := told(all[1])
 		ended := all[1].Ended()
 		if len(ended) == 0 {
