@@ -105,10 +105,10 @@ func (rt *Runtime) ServeOn(ctx context.Context, ln net.Listener) error {
 		ErrorLog: log.New(serverLog{rt}, "", 0)}
 	transport.Configure(hs)
 	door := server.NewListener(ln, hs)
+	door.LimitWrites(rt.opts.Limits.WriteTimeout)
 	if _, rt.drainer.kept = ln.(keptListener); rt.drainer.kept {
 		door.SpareNew()
 	}
-	door.LimitWrites(rt.opts.Limits.WriteTimeout)
 	all, perAddress := limits.ConnectionsOf(rt.opts.HTTP.Connections, rt.opts.HTTP.ConnectionsPerAddress, rt.opts.Shared.MaxMemory)
 	door.Limit(server.Crowd{All: all, PerAddress: perAddress, Network: quota.Network, Exempt: rt.opts.HTTP.TrustedProxies, Refused: rt.endpoints.turnedAway, Faulty: rt.observer().Rejected})
 	failed := make(chan error, 1)
