@@ -169,7 +169,9 @@ func TestDrainBesideAnEndedCall(t *testing.T) {
 	t.Parallel()
 	kit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{DrainDelay: -1, DrainWait: time.Minute}, nil)
-		w := addRunaways(func(name string, f func(context.Context, *troupe.Call) (string, error)) { h.AddTool(name, mcp.CapNone, f) })
+		w := addRunaways(func(name string, f func(context.Context, *troupe.Call) (string, error)) {
+			h.AddTool(name, mcp.CapNone, f)
+		})
 		m, c := h.Stateless(`{}`), h.Session()
 		stateless, _ := m.Later("tools/call", host.ToolParams("silent", `{}`))
 		w.cancel(t, h.Runtime, operator.Call{State: "running", Target: "silent", Revision: "2026-07-28"})

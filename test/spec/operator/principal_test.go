@@ -128,7 +128,9 @@ func TestNamesOfPrincipals(t *testing.T) {
 	t.Parallel()
 	kit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{DrainDelay: -1, Authenticate: host.User}, nil)
-		w := addRunaways(func(name string, f func(context.Context, *troupe.Call) (string, error)) { h.AddTool(name, mcp.CapNone, f) })
+		w := addRunaways(func(name string, f func(context.Context, *troupe.Call) (string, error)) {
+			h.AddTool(name, mcp.CapNone, f)
+		})
 		var all []<-chan *kit.Answer
 		for _, name := range []string{"duke", "duke of york", ""} {
 			c := h.Client()
