@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,8 +19,19 @@ import (
 
 // reader takes what is written as long as it reads, and notes each write.
 type reader struct {
-	reads  chan struct{} // closed once it reads
+	reads chan struct{} // closed once it reads
+
+	mu     sync.Mutex // guards writes: the race detector knows nothing of the order that virtual time gives
 	writes []string
+}
+
+// taken returns what was written since it was called last.
+func (r *reader) taken() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := r.writes
+	r.writes = nil
+	return all
 }
 
 func newReader(reads bool) *reader {
@@ -32,6 +44,8 @@ func newReader(reads bool) *reader {
 
 func (r *reader) Write(p []byte) (int, error) {
 	<-r.reads
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.writes = append(r.writes, string(p))
 	return len(p), nil
 }
@@ -43,10 +57,10 @@ func TestLinesAreWrittenTogether(t *testing.T) {
 		l := newLogLines(r)
 		expect := func(when string, want ...string) {
 			t.Helper()
-			if synctest.Wait(); fmt.Sprint(r.writes) != fmt.Sprint(want) {
-				t.Errorf("%s: %q were written, want %q", when, r.writes, want)
+			synctest.Wait()
+			if got := r.taken(); fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Errorf("%s: %q were written, want %q", when, got, want)
 			}
-			r.writes = nil
 		}
 		log := func(w io.Writer, line string) {
 			if n, err := io.WriteString(w, line+"\n"); n != len(line)+1 || err != nil {
@@ -105,7 +119,7 @@ func TestLinesOfAStuckLog(t *testing.T) {
 		close(r.reads)
 		time.Sleep(gatherTime)
 		synctest.Wait()
-		text := strings.Join(r.writes, "")
+		text := strings.Join(r.taken(), "")
 		if n := strings.Count(text, "x\n"); n != fit {
 			t.Errorf("%d lines were written, want %d", n, fit)
 		}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,8 +19,20 @@ func TestWatchdogHearsOfAProcessThatWorks(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		var log strings.Builder
-		var told []string
-		m := &serviceManager{log: slog.New(slog.NewTextHandler(&log, nil)), send: func(state string) error { told = append(told, state); return nil }}
+		var mu sync.Mutex // guards heard: the race detector knows nothing of the order that virtual time gives
+		var heard []string
+		m := &serviceManager{log: slog.New(slog.NewTextHandler(&log, nil)), send: func(state string) error {
+			mu.Lock()
+			defer mu.Unlock()
+			heard = append(heard, state)
+			return nil
+		}}
+		told := func() []string {
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			return slices.Clone(heard)
+		}
 		began := time.Now()
 		ctx, stop := context.WithCancel(t.Context())
 		go m.keepAlive(ctx, time.Second, func() error {
@@ -29,16 +42,14 @@ func TestWatchdogHearsOfAProcessThatWorks(t *testing.T) {
 			return nil
 		})
 		for second, want := range []int{0, 1, 2, 3, 3, 3, 3, 4, 5} {
-			synctest.Wait()
-			if len(told) != want {
-				t.Errorf("after %d s it has heard %q", second, told)
+			if got := told(); len(got) != want {
+				t.Errorf("after %d s it has heard %q", second, got)
 			}
 			time.Sleep(time.Second)
 		}
 		stop()
-		synctest.Wait()
-		if slices.ContainsFunc(told, func(state string) bool { return state != "WATCHDOG=1" }) || strings.Count(log.String(), "\n") != 1 || !strings.Contains(log.String(), "the disk of the store is full") {
-			t.Errorf("told %q, logged\n%s", told, &log)
+		if slices.ContainsFunc(told(), func(state string) bool { return state != "WATCHDOG=1" }) || strings.Count(log.String(), "\n") != 1 || !strings.Contains(log.String(), "the disk of the store is full") {
+			t.Errorf("told %q, logged\n%s", told(), &log)
 		}
 	})
 }

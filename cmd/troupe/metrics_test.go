@@ -12,6 +12,7 @@ import (
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/telemetry"
 	"github.com/troupe-run/troupe/mcp"
+	"github.com/troupe-run/troupe/test/kit/when"
 )
 
 // scraped is what /metrics says.
@@ -66,6 +67,7 @@ func counts(body, label string) (n int) {
 // TestMetricsOfAThousandServers: at the default nothing is counted without the name of its server, what is counted without the name
 // of its tool is counted, and the page stays below 20 MB.
 func TestMetricsOfAThousandServers(t *testing.T) {
+	when.Unraced(t, "tens of thousands of series, on one goroutine")
 	t.Parallel()
 	body := scraped(t, bothEras, telemetry.DetailAuto)
 	if strings.Contains(body, "otel_metric_overflow") {
@@ -85,6 +87,7 @@ func TestMetricsOfAThousandServers(t *testing.T) {
 
 // TestMetricsDetail: each level names what it says.
 func TestMetricsDetail(t *testing.T) {
+	when.Unraced(t, "tens of thousands of series, on one goroutine")
 	t.Parallel()
 	for detail, want := range map[telemetry.Detail][2]int{telemetry.DetailTool: {10_000, 10_000}, telemetry.DetailServer: {0, 10_000}, telemetry.DetailMethod: {0, 0}} {
 		body := scraped(t, bothEras, detail)
@@ -100,6 +103,7 @@ func TestMetricsDetail(t *testing.T) {
 // TestMetricsOfManyTools: with 30,000 tools the series stay bounded, also where the operator wants tools told apart, and so do the codes
 // that handlers make up.
 func TestMetricsOfManyTools(t *testing.T) {
+	when.Unraced(t, "tens of thousands of series, on one goroutine")
 	t.Parallel()
 	record := func(in *telemetry.Instruments) {
 		ops, via := in.Operations("main"), telemetry.Via{Revision: mcp.Latest, HTTP: 1}
