@@ -112,12 +112,6 @@ func (rt *operations) knownIssuers() []string {
 // tenantsNamed are the tenants of a principal as an operator names it: its tenant, "SUBJECT of ISSUER", or a subject, which is a user and a machine at each issuer that is known. It returns none
 // where nobody can be meant.
 func (rt *operations) tenantsNamed(name string) (tenants []string) {
-	add := func(subject, issuer string) {
-		for _, machine := range []bool{false, true} {
-			p := Principal{Issuer: issuer, Subject: subject, Machine: machine}
-			tenants = append(tenants, p.tenantHash())
-		}
-	}
 	switch {
 	case name == anonymous:
 		return []string{name}
@@ -127,7 +121,7 @@ func (rt *operations) tenantsNamed(name string) (tenants []string) {
 		tenants = append(tenants, name)
 	}
 	for _, issuer := range append(rt.knownIssuers(), "") {
-		add(name, issuer)
+		tenants = append(tenants, tenantsAt(issuer, name)...)
 	}
 	for at := 0; ; at += len(nameOf) { // a subject may have the word, too
 		next := strings.Index(name[at:], nameOf)
@@ -135,8 +129,14 @@ func (rt *operations) tenantsNamed(name string) (tenants []string) {
 			return tenants
 		}
 		at += next
-		add(name[:at], name[at+len(nameOf):])
+		tenants = append(tenants, tenantsAt(name[at+len(nameOf):], name[:at])...)
 	}
+}
+
+// tenantsAt are the tenants of a subject at an issuer: it is a machine and a user.
+func tenantsAt(issuer, subject string) []string {
+	machine, user := Principal{Issuer: issuer, Subject: subject, Machine: true}, Principal{Issuer: issuer, Subject: subject}
+	return []string{machine.tenantHash(), user.tenantHash()}
 }
 
 // nameOf stands between subject and issuer: see [Principal.String].
@@ -156,11 +156,11 @@ func (rt *operations) tenantsOf(r *revocation.Revocation) (tenants []string) {
 		issuers = rt.knownIssuers()
 	}
 	for _, issuer := range issuers {
-		p := Principal{Issuer: issuer, Subject: cmp.Or(r.Subject, r.Client), Machine: true}
-		tenants = append(tenants, p.tenantHash())
-		if p.Machine = false; r.Subject != "" {
-			tenants = append(tenants, p.tenantHash())
+		all := tenantsAt(issuer, cmp.Or(r.Subject, r.Client))
+		if r.Subject == "" {
+			all = all[:1] // a client is a machine
 		}
+		tenants = append(tenants, all...)
 	}
 	return tenants
 }

@@ -1,23 +1,16 @@
 package actors
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"testing/synctest"
-
-	"github.com/troupe-run/troupe/mcp"
 )
 
 // TestEndOfABatchsCallIsStored ends a call of a batch of which nothing was sent: who ends it hears of that once it is stored, as the record that the
 // batch begins with would have the call run again.
 func TestEndOfABatchsCallIsStored(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
-		over := make(chan struct{})
-		h.handler.f = func(context.Context, *Call) ([]byte, *mcp.Error) {
-			<-over
-			return []byte(`{}`), nil
-		}
+		over := h.keepCalls()
 		session := h.begin("2025-03-26")
 		a := &heldConn{}
 		go h.postOn(a, session, "["+message("1", "a")+","+message("2", "b")+"]")
@@ -52,11 +45,7 @@ func TestEndOfABatchsCallIsStored(t *testing.T) {
 // TestPanicAtTheEndOfACall: what carries the response panics when an operator ends a call: the operator hears of an error, and the call goes nowhere.
 func TestPanicAtTheEndOfACall(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
-		over := make(chan struct{})
-		h.handler.f = func(context.Context, *Call) ([]byte, *mcp.Error) {
-			<-over
-			return []byte(`{}`), nil
-		}
+		over := h.keepCalls()
 		session := h.begin("2025-11-25")
 		go h.postOn(nil, session, message("1", "a")) // its connection is none: each use of it panics
 		synctest.Wait()

@@ -15,6 +15,7 @@ import (
 	"github.com/troupe-run/troupe/actors/internal/mrtr"
 	"github.com/troupe-run/troupe/actors/internal/request"
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/mcp"
@@ -420,7 +421,7 @@ func Calls(n *Node, which func(*CallInfo) bool) []CallInfo {
 	var found foundCalls
 	visitNode(n, func(r *requestActor) {
 		if c, ok := (operatedCall{r}).describeCall(); ok && which(&c) {
-			found.addCall(c)
+			found.addCall(c, nil)
 		}
 	})
 	slices.SortFunc(found.calls, func(a, b CallInfo) int {
@@ -437,13 +438,12 @@ type foundCalls struct {
 	stored []chan error
 }
 
-// addCall adds a call. stored, which has room for one, takes the outcome of storing its end.
-func (f *foundCalls) addCall(c CallInfo) (stored chan error) {
-	stored = make(chan error, 1)
+// addCall adds a call. stored, which has room for one, takes the outcome of storing its end; it is nil
+// for a call that goes on.
+func (f *foundCalls) addCall(c CallInfo, stored chan error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.calls, f.stored = append(f.calls, c), append(f.stored, stored)
-	return stored
 }
 
 // EndCalls ends the calls in flight on this node for which which returns true: each has one
@@ -455,7 +455,8 @@ func EndCalls(ctx context.Context, n *Node, which func(*CallInfo) bool) (ended [
 	var found foundCalls
 	visitNode(n, func(r *requestActor) {
 		if c, ok := (operatedCall{r}).describeCall(); ok && which(&c) {
-			stored := found.addCall(c)
+			stored := make(chan error, 1)
+			found.addCall(c, stored)
 			if _, unpaced := r.way.pace.(noPacer); unpaced {
 				operatedCall{r}.endOnce(stored)
 				return
@@ -486,12 +487,11 @@ func endPaced(ctx context.Context, r *requestActor, generation uint64, pace pace
 	if pace.lockSending(room) == nil {
 		defer pace.unlockSending()
 	}
-	m := &visitRequest{visit: func(r *requestActor) {
+	m := newVisit(func(r *requestActor) {
 		if _, ok := (operatedCall{r}).describeCall(); ok {
 			operatedCall{r}.endOnce(stored)
 		}
-	}}
-	m.Init()
+	})
 	if r.Post(called{generation, m}) == nil {
 		m.Wait()
 	}
@@ -571,28 +571,33 @@ func EndThere(ctx context.Context, n *Node, e *OperatorEnd) error {
 	return errors.Join(errs...)
 }
 
+// newVisit returns a message that calls visit in a request's turn.
+func newVisit(visit func(*requestActor)) *visitRequest {
+	m := &visitRequest{visit: visit}
+	m.Init()
+	return m
+}
+
 // visitNode calls visit for each call of this node, in the call's turn, and returns when that was
 // done. Calls that begin meanwhile may be left out.
 func visitNode(n *Node, visit func(*requestActor)) {
 	var asked []*visitRequest
-	ask := func(post func(any) error, wrap func(any) any) {
-		m := &visitRequest{visit: visit}
-		m.Init()
-		if post(wrap(m)) == nil {
-			asked = append(asked, m)
-		}
-	}
 	var all []*sessionActor
 	eachSession(n, func(s *sessionActor) { all = append(all, s) })
 	for _, s := range all {
 		s.visitCalls(func(r *requestActor) {
-			if r.stateless == nil { // those are below
-				ask(r.Post, func(m any) any { return m })
+			if r.stateless != nil { // those are below
+				return
+			}
+			if m := newVisit(visit); r.Post(m) == nil {
+				asked = append(asked, m)
 			}
 		})
 	}
 	for _, x := range n.statelessCalls.requestsOf(nil) {
-		ask(x.r.Post, func(m any) any { return called{x.generation, m} })
+		if m := newVisit(visit); x.r.Post(called{x.generation, m}) == nil {
+			asked = append(asked, m)
+		}
 	}
 	for _, m := range asked {
 		m.Wait()
@@ -620,18 +625,10 @@ func (r operatedCall) describeCall() (c CallInfo, ok bool) {
 	c.ID = r.pool.boot[:min(len(r.pool.boot), 6)] + "-" + r.Key() + "-" + strconv.FormatUint(r.generation, 36)
 	name, _ := codec.Str(msg.Name)
 	uri, _ := codec.Str(msg.URI)
-	c.Session, c.Method, c.Target = p.key, shown(string(msg.Method)), shown(cmp.Or(name, uri))
+	c.Session, c.Method, c.Target = p.key, protocol.Shorten(string(msg.Method), mostShown), protocol.Shorten(cmp.Or(name, uri), mostShown)
 	c.Revision, c.Client, c.Principal, c.Via = p.Revision(), slices.Clone(p.Client()), r.call.principal, r.call.via
 	c.Trace, c.Began, c.Attempt = cmp.Or(r.call.Span(), r.call.trace.Parent), r.started, r.call.attempt
 	return c, true
-}
-
-// shown is the beginning of what a client has chosen.
-func shown(s string) string {
-	if len(s) <= mostShown {
-		return s
-	}
-	return strings.ToValidUTF8(s[:mostShown], "") + "…"
 }
 
 // endOnce ends a call, and sends what came of storing that.
@@ -655,7 +652,7 @@ func (r operatedCall) endCall(acked func(error)) {
 	r.used, r.ended = true, true
 	r.call.noteEvent(CallEvent{Name: CalledOff})
 	if r.phase == request.Parked {
-		r.EndWaiting(rest)
+		r.endWaiting(rest)
 		acked(nil)
 		return
 	}
@@ -678,9 +675,9 @@ func (r operatedCall) endCall(acked func(error)) {
 	}
 }
 
-// EndWaiting ends a call whose client has the questions of the last round: it gets the response when
+// endWaiting ends a call whose client has the questions of the last round: it gets the response when
 // it sends the request again, whatever it answers.
-func (r operatedCall) EndWaiting(rest []byte) {
+func (r operatedCall) endWaiting(rest []byte) {
 	p := r.parking
 	r.pool.mrtr.outcomes.PutEnded(r.stateless.park, mrtr.Outcome{Round: p.asked, Rest: rest, Until: p.until})
 	parkedRequest(r).hideFromRetries()

@@ -278,6 +278,16 @@ func inBubble(t *testing.T, l Limits, nl NodeLimits, f func(t *testing.T, h *hel
 	})
 }
 
+// keepCalls has the handler return, heeding nothing, once the channel is closed.
+func (h *held) keepCalls() (over chan struct{}) {
+	over = make(chan struct{})
+	h.handler.f = func(context.Context, *Call) ([]byte, *mcp.Error) {
+		<-over
+		return []byte(`{}`), nil
+	}
+	return over
+}
+
 // input returns a request from an address.
 func (h *held) input(session, address string, c Conn) *Input {
 	return &Input{Tenant: "anon", Address: address, Session: session, Conn: c}

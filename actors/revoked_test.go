@@ -1,21 +1,14 @@
 package actors
 
 import (
-	"context"
 	"testing"
 	"testing/synctest"
-
-	"github.com/troupe-run/troupe/mcp"
 )
 
 // TestEndHeldWhileASessionEnds has a session end while it is to be asked whose calls it has: who asks learns that, and goes on with the others.
 func TestEndHeldWhileASessionEnds(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
-		over := make(chan struct{})
-		h.handler.f = func(context.Context, *Call) ([]byte, *mcp.Error) {
-			<-over
-			return []byte(`{}`), nil
-		}
+		over := h.keepCalls()
 		session := h.begin("2025-11-25")
 		go h.post(session, message("1", "a"))
 		synctest.Wait()

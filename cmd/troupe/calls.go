@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -100,12 +101,8 @@ func printCalls(w io.Writer, page operator.CallPage, now time.Time) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "ID\tSTATE\tAGE\tMETHOD\tTARGET\tSERVER\tPRINCIPAL\tADDRESS\tSESSION\tPROTOCOL\tCLIENT\tTRACE")
 	for _, c := range page.Calls {
-		who := c.Principal
-		if who == "" {
-			who = c.Tenant
-		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.ID, c.State, roughTime(now.Sub(c.Began)), plainLine(c.Method, 40), orDash(plainLine(c.Target, 40)), plainLine(c.Server, 30),
-			plainLine(who, 40), orDash(c.Address), orDash(c.Session), orDash(c.Revision), orDash(plainLine(c.Client, 40)), orDash(c.Trace))
+			plainLine(cmp.Or(c.Principal, c.Tenant), 40), orDash(c.Address), orDash(c.Session), orDash(c.Revision), orDash(plainLine(c.Client, 40)), orDash(c.Trace))
 	}
 	if page.More > 0 {
 		fmt.Fprintf(t, "and %d more: --principal, --server and --state narrow the list\n", page.More)

@@ -67,10 +67,16 @@ func configCheck(stdout, stderr io.Writer) *cobra.Command {
 // checkExposed refuses an address that serve would not listen on.
 func checkExposed(s *settings) error {
 	o := s.options()
-	if host, _, _ := net.SplitHostPort(o.Listen); o.Auth != nil || o.AllowAnonymous || isLoopback(host) {
+	if !isExposed(&o) {
 		return nil
 	}
 	return faulty(errors.New(explain(troupe.ErrExposed, o).Error()), "listen")
+}
+
+// isExposed reports whether others than this machine reach the address, and anybody is let in who was not to be.
+func isExposed(o *troupe.Options) bool {
+	host, _, _ := net.SplitHostPort(o.Listen)
+	return o.Auth == nil && !o.AllowAnonymous && !isLoopback(host)
 }
 
 // checkOptions has the library judge what it would judge at the start.

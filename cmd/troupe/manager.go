@@ -134,7 +134,7 @@ func (in inherited) listen(rt *troupe.Runtime, o troupe.Options) (net.Listener, 
 	if in.http == nil {
 		return rt.Listen()
 	}
-	if tcp, ok := in.http.Addr().(*net.TCPAddr); ok && !tcp.IP.IsLoopback() && o.Auth == nil && !o.AllowAnonymous {
+	if tcp, ok := in.http.Addr().(*net.TCPAddr); ok && isExposed(&o) { // adopt has had the options say where it listens
 		return nil, fmt.Errorf("%w: %s", troupe.ErrExposed, tcp)
 	}
 	return troupe.KeepSocket(in.http), nil

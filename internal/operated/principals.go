@@ -36,14 +36,8 @@ func (p *Process) EndPrincipal(ctx context.Context, principal string) (ended ope
 	}
 	ended.Calls, err = ends.endCallsHere(ctx, e)
 	errs = append(errs, err, actors.EndThere(ctx, p.Node, e))
-	for i := range sessions {
-		if err := ends.EndStored(ctx, &sessions[i]); err != nil && !errors.Is(err, store.ErrNotFound) {
-			errs = append(errs, err)
-			continue
-		}
-		ended.Sessions++
-	}
-	errs = append(errs, actors.EndTenants(ctx, p.Node, endedByOperator, e.Tenants)) // what is on its way, and not in the store
+	ended.Sessions, err = ends.endSessions(ctx, sessions)
+	errs = append(errs, err, actors.EndTenants(ctx, p.Node, endedByOperator, e.Tenants)) // what is on its way, and not in the store
 	ended.Tasks, err = ends.EndTasks(ctx, func(t *worker.Snapshot) (bool, error) { return p.includesTask(ctx, theirs, t) })
 	return ended, errors.Join(append(errs, err)...)
 }
@@ -68,14 +62,22 @@ func (p Endings) EndHere(ctx context.Context, e *actors.OperatorEnd) error {
 
 // EndSessionsOf ends the sessions of a tenant in the store, on all nodes.
 func (p Endings) EndSessionsOf(ctx context.Context, tenant string) error {
-	found, err := p.Store.SessionsOf(ctx, tenant)
-	errs := []error{err}
-	for _, s := range found {
-		if err := p.EndStored(ctx, &s); !errors.Is(err, store.ErrNotFound) {
+	found, failed := p.Store.SessionsOf(ctx, tenant)
+	_, err := p.endSessions(ctx, found)
+	return errors.Join(failed, err)
+}
+
+// endSessions ends sessions in the store, and returns how many have ended, by whomever.
+func (p Endings) endSessions(ctx context.Context, all []cluster.StoredSession) (ended int, err error) {
+	var errs []error
+	for i := range all {
+		if err := p.EndStored(ctx, &all[i]); err != nil && !errors.Is(err, store.ErrNotFound) {
 			errs = append(errs, err)
+			continue
 		}
+		ended++
 	}
-	return errors.Join(errs...)
+	return ended, errors.Join(errs...)
 }
 
 // EndTasks cancels the open tasks in the store for which which returns true, and returns how many.

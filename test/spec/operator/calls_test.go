@@ -1,14 +1,12 @@
 package operator_test
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/troupe-run/troupe"
-	"github.com/troupe-run/troupe/mcp"
 	"github.com/troupe-run/troupe/operator"
 	"github.com/troupe-run/troupe/test/kit"
 	"github.com/troupe-run/troupe/test/spec/host"
@@ -113,9 +111,7 @@ func TestCancelCall(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			kit.Bubble(t, func(t *testing.T) {
 				h := host.New(t, troupe.Options{DrainDelay: -1}, nil)
-				w := addRunaways(func(name string, f func(context.Context, *troupe.Call) (string, error)) {
-					h.AddTool(name, mcp.CapNone, f)
-				})
+				w := addRunaways(h.Server, troupe.Tool{})
 				call(t, h, w)
 				close(w.goOn)
 				synctest.Wait()
@@ -135,9 +131,7 @@ func TestCancelCallOfAPipe(t *testing.T) {
 	t.Parallel()
 	kit.Bubble(t, func(t *testing.T) {
 		p := host.NewPipe(t, troupe.Options{DrainDelay: -1})
-		w := addRunaways(func(name string, f func(context.Context, *troupe.Call) (string, error)) {
-			troupe.AddTool(p.Server, troupe.Tool{Name: name}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) { return f(ctx, call) })
-		})
+		w := addRunaways(p.Server, troupe.Tool{})
 		p.Initialize("2025-11-25")
 		p.Send(host.Call("7", "silent", `{}`))
 		w.cancel(t, p.Runtime, operator.Call{State: "running", Target: "silent", Revision: "2025-11-25"})
@@ -151,9 +145,7 @@ func TestSlotOfAnEndedCall(t *testing.T) {
 	t.Parallel()
 	kit.Bubble(t, func(t *testing.T) {
 		p := host.NewPipe(t, troupe.Options{DrainDelay: -1, Limits: troupe.Limits{CallsPerSession: 1}})
-		w := addRunaways(func(name string, f func(context.Context, *troupe.Call) (string, error)) {
-			troupe.AddTool(p.Server, troupe.Tool{Name: name}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) { return f(ctx, call) })
-		})
+		w := addRunaways(p.Server, troupe.Tool{})
 		p.Initialize("2025-11-25")
 		for range 3 {
 			p.Send(host.Call("7", "silent", `{}`))
@@ -169,9 +161,7 @@ func TestDrainBesideAnEndedCall(t *testing.T) {
 	t.Parallel()
 	kit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{DrainDelay: -1, DrainWait: time.Minute}, nil)
-		w := addRunaways(func(name string, f func(context.Context, *troupe.Call) (string, error)) {
-			h.AddTool(name, mcp.CapNone, f)
-		})
+		w := addRunaways(h.Server, troupe.Tool{})
 		m, c := h.Stateless(`{}`), h.Session()
 		stateless, _ := m.Later("tools/call", host.ToolParams("silent", `{}`))
 		w.cancel(t, h.Runtime, operator.Call{State: "running", Target: "silent", Revision: "2026-07-28"})

@@ -23,8 +23,12 @@ type runaways struct {
 }
 
 // addRunaways adds tools whose handlers go on whatever ends their contexts: one that sends nothing, one that sends progress first, and one that asks
-// its client first.
-func addRunaways(add func(name string, f func(context.Context, *troupe.Call) (string, error))) *runaways {
+// its client first. like says what else they are.
+func addRunaways(s *troupe.Server, like troupe.Tool) *runaways {
+	add := func(name string, f func(context.Context, *troupe.Call) (string, error)) {
+		like.Name = name
+		troupe.AddTool(s, like, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) { return f(ctx, call) })
+	}
 	w := &runaways{goOn: make(chan struct{}), causes: make(chan error, 100)}
 	run := func(ctx context.Context) (string, error) {
 		<-ctx.Done()

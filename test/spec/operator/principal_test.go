@@ -1,14 +1,12 @@
 package operator_test
 
 import (
-	"context"
 	"io"
 	"strings"
 	"testing"
 	"testing/synctest"
 
 	"github.com/troupe-run/troupe"
-	"github.com/troupe-run/troupe/mcp"
 	"github.com/troupe-run/troupe/operator"
 	"github.com/troupe-run/troupe/test/kit"
 	"github.com/troupe-run/troupe/test/spec/host"
@@ -20,9 +18,7 @@ func TestEndPrincipal(t *testing.T) {
 	var all []*runaways
 	o := troupe.Options{DrainDelay: -1, Authenticate: host.User}
 	host.Fleet(t, 2, o, func(h *host.Host) {
-		all = append(all, addRunaways(func(name string, f func(context.Context, *troupe.Call) (string, error)) {
-			troupe.AddTool(h.Server, troupe.Tool{Name: name, Task: troupe.TaskOptional}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) { return f(ctx, call) })
-		}))
+		all = append(all, addRunaways(h.Server, troupe.Tool{Task: troupe.TaskOptional}))
 	}, func(t *testing.T, hosts []*host.Host) {
 		type has struct {
 			session          *kit.Client
@@ -128,9 +124,7 @@ func TestNamesOfPrincipals(t *testing.T) {
 	t.Parallel()
 	kit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{DrainDelay: -1, Authenticate: host.User}, nil)
-		w := addRunaways(func(name string, f func(context.Context, *troupe.Call) (string, error)) {
-			h.AddTool(name, mcp.CapNone, f)
-		})
+		w := addRunaways(h.Server, troupe.Tool{})
 		var all []<-chan *kit.Answer
 		for _, name := range []string{"duke", "duke of york", ""} {
 			c := h.Client()
@@ -161,9 +155,7 @@ func TestNamesOfPrincipals(t *testing.T) {
 func TestEndSessionWithCalls(t *testing.T) {
 	var all []*runaways
 	host.Fleet(t, 2, troupe.Options{DrainDelay: -1}, func(h *host.Host) {
-		all = append(all, addRunaways(func(name string, f func(context.Context, *troupe.Call) (string, error)) {
-			h.AddTool(name, mcp.CapNone, f)
-		}))
+		all = append(all, addRunaways(h.Server, troupe.Tool{}))
 	}, func(t *testing.T, hosts []*host.Host) {
 		c := hosts[0].Session()
 		one := c.Post(host.Call("1", "talks", `{}`))
