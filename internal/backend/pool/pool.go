@@ -1,0 +1,562 @@
+package pool
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+)
+
+// Pool is the machine. Make one with New; one goroutine may use it at a time. Its methods return what is to be done, in
+// this order. Tick must be called about once a second as long as Busy.
+type Pool struct {
+	bounds   Bounds
+	backends map[string]*backend
+	all      map[InstanceID]*instance
+	wants    map[WantID]*want // that wait or are served
+	starting int
+	last     InstanceID
+	out      []Effect
+}
+
+// New returns a pool without backends.
+func New(b Bounds) *Pool {
+	return &Pool{bounds: b, backends: make(map[string]*backend), all: make(map[InstanceID]*instance), wants: make(map[WantID]*want)}
+}
+
+// A want as the pool knows it: it waits as long as on is nil.
+type want struct {
+	Want
+	since     time.Time
+	on        *instance
+	cancelled time.Time // zero if it is not
+}
+
+// Configure adds a backend, or gives it other terms. Instances of another digest end when they serve no call.
+func (p *Pool) Configure(now time.Time, name, digest string, t Terms) []Effect {
+	b := p.backends[name]
+	if b == nil {
+		b = newBackend(name)
+		p.backends[name] = b
+	}
+	if b.digest != digest {
+		b.digest, b.faults = digest, faults{}
+		clear(b.wanted)
+	}
+	b.terms, b.gone = t, false
+	p.settle(now, b)
+	return p.take()
+}
+
+// Remove removes a backend. Its wants that wait are refused, and its instances end when they serve no call.
+func (p *Pool) Remove(now time.Time, name string) []Effect {
+	b := p.backends[name]
+	if b == nil {
+		return nil
+	}
+	b.gone, b.digest = true, ""
+	clear(b.wanted)
+	p.settle(now, b)
+	return p.take()
+}
+
+// Want asks for an instance. It is given one, at once or later, or is refused, exactly once, unless it is withdrawn before.
+func (p *Pool) Want(now time.Time, w Want) []Effect {
+	b := p.backends[w.Kind.Backend]
+	x := &want{Want: w, since: now}
+	if b == nil || b.gone || b.digest != w.Kind.Digest {
+		return []Effect{Refuse{Want: w.ID, Reason: Replaced}}
+	}
+	b.wanted[w.Kind] = now
+	p.wants[w.ID] = x
+	if b.waiting == 0 && p.give(now, b, x) { // whoever waits has waited for longer
+		p.settle(now, b) // another spare may be due
+		return p.take()
+	}
+	if b.waiting >= b.terms.Queue && b.terms.Queue > 0 {
+		p.refuse(x, QueueFull, "", 0)
+		return p.take()
+	}
+	b.enqueue(x)
+	p.settle(now, b)
+	return p.take()
+}
+
+// Withdraw ends a want that waits, or is Done for one that was given an instance meanwhile.
+func (p *Pool) Withdraw(now time.Time, id WantID) []Effect {
+	x := p.wants[id]
+	if x == nil || x.on != nil {
+		return p.Done(now, id)
+	}
+	b := p.backends[x.Kind.Backend]
+	b.dequeue(x)
+	delete(p.wants, id)
+	return p.take()
+}
+
+// Cancelled says that the call of a want was cancelled, and Done has still to follow.
+func (p *Pool) Cancelled(now time.Time, id WantID) {
+	if x := p.wants[id]; x != nil && x.on != nil {
+		x.cancelled = now
+	}
+}
+
+// Done says that the call of a want has ended at its instance.
+func (p *Pool) Done(now time.Time, id WantID) []Effect {
+	x := p.wants[id]
+	if x == nil || x.on == nil {
+		return nil
+	}
+	in := x.on
+	delete(p.wants, id)
+	in.release(x, now)
+	if len(in.serves) == 0 {
+		p.restOrStop(now, in.of, in)
+	}
+	p.settle(now, in.of)
+	return p.take()
+}
+
+// Ready says that an instance may be given.
+func (p *Pool) Ready(now time.Time, id InstanceID) []Effect {
+	in := p.all[id]
+	if in == nil || in.state != starting {
+		return nil
+	}
+	p.become(in, ready)
+	in.ready, in.used, in.heard = now, now, now
+	p.settleAll(now, in.of)
+	return p.take()
+}
+
+// Failed says that an instance did not start, and is gone. detail says why, for whoever waits for it.
+func (p *Pool) Failed(now time.Time, id InstanceID, detail string) []Effect {
+	in := p.all[id]
+	if in == nil {
+		return nil
+	}
+	if in.state != starting {
+		return p.Exited(now, id, detail)
+	}
+	p.failStart(now, in, FailedTo, detail)
+	p.remove(in)
+	p.settleAll(now, in.of)
+	return p.take()
+}
+
+// Exited says that an instance is gone.
+func (p *Pool) Exited(now time.Time, id InstanceID, detail string) []Effect {
+	in := p.all[id]
+	if in == nil {
+		return nil
+	}
+	if in.state == starting {
+		return p.Failed(now, id, detail)
+	}
+	b, reason := in.of, in.reason
+	if in.state == ready {
+		reason = Exited
+		b.faults.lived(now, now.Sub(in.ready), detail)
+	}
+	p.remove(in)
+	if !in.ready.IsZero() && (in.holder != "" || len(in.serves) > 0) {
+		lost := Lost{Instance: id, Kind: in.kind, Holder: in.holder, Reason: reason, Detail: detail}
+		for _, x := range in.served() {
+			lost.Wants = append(lost.Wants, x.ID)
+			delete(p.wants, x.ID)
+		}
+		if reason != Spent && reason != Left || len(lost.Wants) > 0 {
+			p.do(lost)
+		}
+	}
+	p.settleAll(now, b)
+	return p.take()
+}
+
+// Ponged says that an instance has answered a ping, or has said anything else.
+func (p *Pool) Ponged(now time.Time, id InstanceID) {
+	if in := p.all[id]; in != nil {
+		in.heard, in.pinged = now, time.Time{}
+	}
+}
+
+// Holds says how many bytes an instance holds.
+func (p *Pool) Holds(now time.Time, id InstanceID, bytes int64) []Effect {
+	in := p.all[id]
+	if in == nil || in.state == stopping {
+		return nil
+	}
+	if most := in.of.terms.Memory; most > 0 && bytes > most {
+		p.stop(in, Heavy)
+	}
+	return p.take()
+}
+
+// HolderGone says that nobody will want for a holder again. Its instances end, and what waits for it is refused.
+func (p *Pool) HolderGone(now time.Time, holder string) []Effect {
+	if holder == "" {
+		return nil
+	}
+	for _, in := range p.sorted() {
+		if in.holder == holder && in.state != stopping {
+			p.stop(in, Left)
+		}
+	}
+	for _, x := range p.waitingWants() {
+		if x.Holder == holder {
+			p.backends[x.Kind.Backend].dequeue(x)
+			p.refuse(x, Left, "", 0)
+		}
+	}
+	return p.take()
+}
+
+// End ends an instance, for an operator. It does nothing to one that is gone or about to be.
+func (p *Pool) End(now time.Time, id InstanceID, why Reason) []Effect {
+	if in := p.all[id]; in != nil && in.state != stopping {
+		p.stop(in, why)
+	}
+	return p.take()
+}
+
+// Adopt takes in an instance that runs already, such as one of a process before this one. Holder is "" for a spare.
+func (p *Pool) Adopt(now time.Time, k Kind, holder, principal string, began time.Time) (InstanceID, []Effect) {
+	b := p.backends[k.Backend]
+	if b == nil {
+		b = newBackend(k.Backend)
+		b.gone = true
+		p.backends[k.Backend] = b
+	}
+	in := p.add(b, k, began)
+	p.become(in, ready)
+	in.ready, in.used, in.heard = began, now, now
+	in.bind(holder, principal)
+	p.settle(now, b)
+	return in.id, p.take()
+}
+
+// Tick says that time has passed.
+func (p *Pool) Tick(now time.Time) []Effect {
+	for _, in := range p.sorted() {
+		p.age(now, in.of, in)
+	}
+	for _, x := range p.waitingWants() {
+		b := p.backends[x.Kind.Backend]
+		if most := b.terms.StartTimeout; most > 0 && now.Sub(x.since) >= most {
+			b.dequeue(x)
+			p.refuse(x, NoRoom, b.faults.detail, 0)
+		}
+	}
+	for name, b := range p.backends {
+		if b.gone && b.count == 0 && b.waiting == 0 {
+			delete(p.backends, name)
+		}
+	}
+	p.settleAll(now, nil)
+	return p.take()
+}
+
+// Busy reports whether Tick has anything to look after.
+func (p *Pool) Busy() bool { return len(p.all) > 0 || len(p.wants) > 0 }
+
+// Open reports whether the breaker of a backend is open: its wants are refused unless an instance of it runs.
+func (p *Pool) Open(name string) bool {
+	b := p.backends[name]
+	return b != nil && b.faults.row >= openAfter
+}
+
+// age does what time brings about for one instance.
+func (p *Pool) age(now time.Time, b *backend, in *instance) {
+	t := &b.terms
+	switch in.state {
+	case starting:
+		if t.StartTimeout > 0 && now.Sub(in.began) >= t.StartTimeout {
+			p.failStart(now, in, TooSlow, "it was not ready within "+t.StartTimeout.String())
+			p.stop(in, TooSlow)
+		}
+	case ready:
+		if now.Sub(in.ready) >= provenAfter {
+			b.faults.prove(in.ready)
+		}
+		in.suspect = in.overdue(now, t.CancelWait)
+		if in.suspect && in.onlyCancelled() {
+			p.stop(in, Suspect)
+			return
+		}
+		if len(in.serves) == 0 {
+			p.restOrStop(now, b, in)
+			p.pingOrStop(now, t, in)
+		}
+	}
+}
+
+// restOrStop ends an instance that serves no call, if there is a reason to.
+func (p *Pool) restOrStop(now time.Time, b *backend, in *instance) {
+	if in.state != ready {
+		return
+	}
+	t := &b.terms
+	switch {
+	case in.spent:
+		p.stop(in, Spent)
+	case b.gone || in.kind.Digest != b.digest:
+		p.stop(in, Replaced)
+	case t.MaxLife > 0 && now.Sub(in.began) >= t.MaxLife:
+		p.stop(in, Old)
+	case t.Idle > 0 && now.Sub(in.used) >= t.Idle && !b.warms(now, in):
+		p.stop(in, Unused)
+	}
+}
+
+// pingOrStop asks an instance that serves no call whether it lives, and ends one that has not answered.
+func (p *Pool) pingOrStop(now time.Time, t *Terms, in *instance) {
+	switch {
+	case in.state != ready || t.PingEvery <= 0:
+	case !in.pinged.IsZero():
+		if now.Sub(in.pinged) >= t.PingWait {
+			p.stop(in, Wedged)
+		}
+	case now.Sub(in.heard) >= t.PingEvery:
+		in.pinged = now
+		p.do(Ping{in.id})
+	}
+}
+
+// settleAll is settle for all backends, as room for them may have come about.
+func (p *Pool) settleAll(now time.Time, first *backend) {
+	if first != nil { // whose turn it is
+		p.serveWaiting(now, first)
+	}
+	rest := slices.Sorted(maps.Keys(p.backends))
+	for _, name := range rest {
+		if b := p.backends[name]; b != first {
+			p.serveWaiting(now, b)
+		}
+	}
+	for _, name := range rest {
+		p.keepSpares(now, p.backends[name])
+	}
+}
+
+// settle gives waiting wants of a backend what there is, begins what they need, and keeps spares.
+func (p *Pool) settle(now time.Time, b *backend) {
+	p.serveWaiting(now, b)
+	p.keepSpares(now, b)
+}
+
+// abandon refuses the wants of a backend that is not configured any more, and ends what serves nobody.
+func (p *Pool) abandon(now time.Time, b *backend) {
+	for _, x := range b.fairOrder() {
+		b.dequeue(x)
+		p.refuse(x, Replaced, "", 0)
+	}
+	for _, in := range b.sorted() {
+		if len(in.serves) == 0 {
+			p.restOrStop(now, b, in)
+		}
+	}
+}
+
+func (p *Pool) serveWaiting(now time.Time, b *backend) {
+	switch {
+	case b.gone:
+		p.abandon(now, b)
+		return
+	case b.waiting == 0:
+		return
+	}
+	begun := b.begun()
+	for _, x := range b.fairOrder() {
+		if x.Kind.Digest != b.digest {
+			b.dequeue(x)
+			p.refuse(x, Replaced, "", 0)
+			continue
+		}
+		if p.give(now, b, x) {
+			b.dequeue(x)
+			continue
+		}
+		g := groupOf(b, &x.Want)
+		if begun.covers(g, x.alone(b)) {
+			continue
+		}
+		switch {
+		case p.mayStart(now, b, x.Principal):
+			p.start(now, b, x.Kind, g.holder, x.Principal)
+			begun.add(g, x.alone(b))
+		case b.faults.open(now):
+			b.dequeue(x)
+			p.refuse(x, Broken, b.faults.detail, b.faults.until.Sub(now))
+		default:
+			p.makeRoom(b, x)
+		}
+	}
+}
+
+// keepSpares begins as many spares as each kind should have that was wanted lately, unless somebody waits for the room.
+func (p *Pool) keepSpares(now time.Time, b *backend) {
+	if b.terms.Warm <= 0 || b.gone || p.someWait(now) {
+		return
+	}
+	for _, k := range b.kinds() {
+		if idle := b.terms.Idle; idle > 0 && now.Sub(b.wanted[k]) >= idle {
+			delete(b.wanted, k)
+			continue
+		}
+		for n := b.spares(k); n < b.terms.Warm && p.mayStart(now, b, ""); n++ {
+			p.start(now, b, k, "", "")
+		}
+	}
+}
+
+// give gives a want an instance that is there, and reports whether there was one.
+func (p *Pool) give(now time.Time, b *backend, x *want) bool {
+	in := b.find(&x.Want)
+	if in == nil {
+		return false
+	}
+	in.serve(x, b.terms.Isolation)
+	in.used = now
+	p.do(Give{x.ID, in.id})
+	return true
+}
+
+// mayStart reports whether there is room for one more instance, for a principal, "" for a spare.
+func (p *Pool) mayStart(now time.Time, b *backend, principal string) bool {
+	t := &b.terms
+	switch {
+	case b.faults.pausing(now):
+	case b.faults.row > 0 && b.begins > 0: // one try at a time
+	case p.bounds.Starts > 0 && p.starting >= p.bounds.Starts:
+	case p.bounds.Instances > 0 && len(p.all) >= p.bounds.Instances:
+	case t.Max > 0 && b.count >= t.Max:
+	case principal != "" && t.PerPrincipal > 0 && b.perPrincipal[principal] >= t.PerPrincipal:
+	default:
+		return true
+	}
+	return false
+}
+
+// makeRoom ends a spare where a want of another kind, or of another backend, has no room because of it.
+func (p *Pool) makeRoom(b *backend, x *want) {
+	if p.ending() > 0 { // room comes
+		return
+	}
+	full := b.terms.Max > 0 && b.count >= b.terms.Max
+	var oldest *instance
+	for _, in := range p.sorted() {
+		switch {
+		case in.state != ready || len(in.serves) > 0 || in.holder != "" || in.spent:
+		case full && in.of != b:
+		case in.of != b && in.of.terms.Isolation == Shared: // they are all that the others have
+		case oldest == nil || in.used.Before(oldest.used):
+			oldest = in
+		}
+	}
+	if oldest != nil && (full || p.bounds.Instances > 0 && len(p.all) >= p.bounds.Instances) {
+		p.stop(oldest, Unused)
+	}
+}
+
+func (p *Pool) start(now time.Time, b *backend, k Kind, holder, principal string) {
+	in := p.add(b, k, now)
+	in.bind(holder, principal)
+	p.do(Start{in.id, k, holder})
+}
+
+func (p *Pool) add(b *backend, k Kind, began time.Time) *instance {
+	p.last++
+	in := &instance{id: p.last, kind: k, began: began, of: b, serves: make(map[WantID]*want)}
+	p.all[in.id] = in
+	p.starting++
+	b.add(in)
+	return in
+}
+
+func (p *Pool) remove(in *instance) {
+	p.become(in, stopping)
+	delete(p.all, in.id)
+	in.of.remove(in)
+}
+
+// become counts what starts.
+func (p *Pool) become(in *instance, s state) {
+	if in.state == starting && s != starting {
+		p.starting--
+		in.of.begins--
+	}
+	in.state = s
+}
+
+// stop begins to end an instance.
+func (p *Pool) stop(in *instance, why Reason) {
+	p.become(in, stopping)
+	in.reason = why
+	p.do(Stop{in.id, why})
+}
+
+// failStart notes that an instance did not start, and refuses whoever waited for it.
+func (p *Pool) failStart(now time.Time, in *instance, why Reason, detail string) {
+	b := in.of
+	b.faults.failed(now, detail)
+	for _, x := range b.fairOrder() {
+		g := groupOf(b, &x.Want)
+		if x.Kind == in.kind && g.holder == in.holder {
+			b.dequeue(x)
+			p.refuse(x, why, detail, b.faults.until.Sub(now))
+			if x.alone(b) {
+				break // others have instances of their own that start
+			}
+		}
+	}
+}
+
+func (p *Pool) refuse(x *want, why Reason, detail string, after time.Duration) {
+	delete(p.wants, x.ID)
+	p.do(Refuse{x.ID, why, detail, max(after, 0)})
+}
+
+func (p *Pool) do(e Effect) { p.out = append(p.out, e) }
+
+// someWait reports whether wants wait for room, and not only until a backend may be tried again.
+func (p *Pool) someWait(now time.Time) bool {
+	for _, b := range p.backends {
+		if b.waiting > 0 && !b.faults.pausing(now) {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *Pool) take() []Effect {
+	out := p.out
+	p.out = nil
+	return out
+}
+
+// ending counts the instances that are about to be gone.
+func (p *Pool) ending() (n int) {
+	for _, in := range p.all {
+		if in.state == stopping {
+			n++
+		}
+	}
+	return n
+}
+
+// sorted returns all instances, the oldest first.
+func (p *Pool) sorted() []*instance { return slices.SortedFunc(maps.Values(p.all), byID) }
+
+// waitingWants returns the wants that wait, by their ids.
+func (p *Pool) waitingWants() []*want {
+	var all []*want
+	for _, x := range p.wants {
+		if x.on == nil {
+			all = append(all, x)
+		}
+	}
+	slices.SortFunc(all, func(a, b *want) int { return cmp.Compare(a.ID, b.ID) })
+	return all
+}
+
+func byID(a, b *instance) int { return cmp.Compare(a.id, b.id) }

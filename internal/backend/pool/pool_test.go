@@ -1,0 +1,234 @@
+package pool
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+// at is a moment of a test, so many seconds after its beginning.
+func at(seconds float64) time.Time {
+	return time.Unix(1_000_000, 0).Add(time.Duration(seconds * float64(time.Second)))
+}
+
+var files = Kind{Backend: "files", Digest: "1", Client: "none"}
+
+// usual are terms with small numbers.
+var usual = Terms{Max: 4, PerPrincipal: 3, Queue: 3, StartTimeout: 10 * time.Second, Idle: 30 * time.Second, PingEvery: 5 * time.Second, PingWait: 2 * time.Second, CancelWait: 5 * time.Second}
+
+func newPool(t *testing.T, of Terms, bounds Bounds) *Pool {
+	t.Helper()
+	p := New(bounds)
+	expect(t, p.Configure(at(0), "files", "1", of))
+	return p
+}
+
+func of(id WantID, holder string) Want {
+	return Want{ID: id, Kind: files, Holder: holder, Principal: strings.TrimSuffix(holder, "'s")}
+}
+
+func expect(t *testing.T, got []Effect, want ...Effect) {
+	t.Helper()
+	if len(got) == 0 && len(want) == 0 || reflect.DeepEqual(got, want) {
+		return
+	}
+	t.Fatalf("effects:\n got %s\nwant %s", show(got), show(want))
+}
+
+func show(all []Effect) string {
+	var b strings.Builder
+	for _, e := range all {
+		fmt.Fprintf(&b, "%T%+v ", e, e)
+	}
+	return b.String()
+}
+
+func TestOneInstanceForAHolder(t *testing.T) {
+	p := newPool(t, usual, Bounds{})
+	expect(t, p.Want(at(1), of(1, "ann")), Start{1, files, "ann"})
+	expect(t, p.Want(at(1), of(2, "ann"))) // it will have the same
+	expect(t, p.Ready(at(2), 1), Give{1, 1}, Give{2, 1})
+	expect(t, p.Want(at(3), of(3, "bob")), Start{2, files, "bob"})
+	expect(t, p.Ready(at(4), 2), Give{3, 2})
+	expect(t, p.Done(at(4), 1))
+	expect(t, p.Want(at(5), of(4, "ann")), Give{4, 1})
+	expect(t, p.HolderGone(at(6), "ann"), Stop{1, Left})
+	expect(t, p.Exited(at(6), 1, ""), Lost{Instance: 1, Kind: files, Holder: "ann", Reason: Left, Wants: []WantID{2, 4}})
+}
+
+func TestAskableWantsAreApart(t *testing.T) {
+	p := newPool(t, usual, Bounds{})
+	ask := func(id WantID) Want { w := of(id, "ann"); w.Askable = true; return w }
+	expect(t, p.Want(at(1), ask(1)), Start{1, files, "ann"})
+	expect(t, p.Want(at(1), ask(2)), Start{2, files, "ann"})
+	expect(t, p.Ready(at(2), 1), Give{1, 1})
+	expect(t, p.Want(at(2), of(3, "ann")), Give{3, 1}) // whoever waits could not have it
+	expect(t, p.Ready(at(2), 2), Give{2, 2})
+	expect(t, p.Want(at(3), of(4, "ann")), Give{4, 1}) // what asks nothing is served beside it
+	expect(t, p.Want(at(3), ask(5)), Start{3, files, "ann"})
+	expect(t, p.Want(at(3), ask(6))) // three for one principal
+	expect(t, p.Done(at(4), 1), Give{5, 1})
+	expect(t, p.Done(at(4), 2), Give{6, 2})
+}
+
+func TestAnInstanceForEachCall(t *testing.T) {
+	of1 := usual
+	of1.Isolation, of1.Warm = ByCall, 1
+	p := newPool(t, of1, Bounds{})
+	expect(t, p.Want(at(1), of(1, "")), Start{1, files, ""})
+	expect(t, p.Ready(at(2), 1), Give{1, 1}, Start{2, files, ""}) // and a spare
+	expect(t, p.Ready(at(3), 2))
+	expect(t, p.Want(at(4), of(2, "")), Give{2, 2}, Start{3, files, ""})
+	expect(t, p.Done(at(5), 1), Stop{1, Spent})
+	expect(t, p.Exited(at(5), 1, ""))
+}
+
+func TestSharedByAll(t *testing.T) {
+	shared := usual
+	shared.Isolation = Shared
+	p := newPool(t, shared, Bounds{})
+	expect(t, p.Want(at(1), of(1, "")), Start{1, files, ""})
+	expect(t, p.Ready(at(2), 1), Give{1, 1})
+	expect(t, p.Want(at(3), of(2, "")), Give{2, 1})
+	asks := of(3, "")
+	asks.Askable = true
+	expect(t, p.Want(at(3), asks), Give{3, 1})
+	asks.ID = 4
+	expect(t, p.Want(at(3), asks), Start{2, files, ""})
+}
+
+func TestPrincipalsTakeTurns(t *testing.T) {
+	one := usual
+	one.Max, one.PerPrincipal, one.Queue, one.Isolation = 1, 0, 9, ByCall
+	p := newPool(t, one, Bounds{})
+	who := func(id WantID, name string) Want { return Want{ID: id, Kind: files, Principal: name} }
+	expect(t, p.Want(at(1), who(1, "ann")), Start{1, files, ""})
+	for id := WantID(2); id < 5; id++ {
+		expect(t, p.Want(at(1), who(id, "ann")))
+	}
+	expect(t, p.Want(at(1), who(5, "bob")))
+	var order []WantID
+	for n := InstanceID(1); n <= 5; n++ {
+		for _, e := range p.Ready(at(2), n) {
+			order = append(order, e.(Give).Want)
+		}
+		expect(t, p.Done(at(2), order[len(order)-1]), Stop{n, Spent})
+		p.Exited(at(2), n, "")
+	}
+	if bob := reflect.ValueOf(order[:2]); order[0] != 5 && order[1] != 5 {
+		t.Fatalf("bob's one call was served after those of ann: %v of %v", bob, order)
+	}
+}
+
+func TestBreaker(t *testing.T) {
+	p := newPool(t, usual, Bounds{})
+	now, id := 1.0, InstanceID(0)
+	for n := range WantID(openAfter) {
+		id++
+		expect(t, p.Want(at(now), of(n+1, "ann")), Start{id, files, "ann"})
+		pause := min(firstPause<<n, mostPause)
+		expect(t, p.Failed(at(now), id, "no such file"), Refuse{n + 1, FailedTo, "no such file", pause})
+		now += pause.Seconds()
+	}
+	now -= 1
+	if !p.Open("files") {
+		t.Fatal("the breaker is not open")
+	}
+	expect(t, p.Want(at(now), of(10, "bob")), Refuse{10, Broken, "no such file", time.Second})
+	now++
+	expect(t, p.Want(at(now), of(11, "bob")), Start{6, files, "bob"}) // one try
+	expect(t, p.Want(at(now), of(12, "ann")))
+	expect(t, p.Ready(at(now), 6), Give{11, 6}, Start{7, files, "ann"})
+	expect(t, p.Ready(at(now+1), 7), Give{12, 7})
+	expect(t, p.Tick(at(now+61)))
+	if p.Open("files") {
+		t.Fatal("the breaker is open after a minute of life")
+	}
+}
+
+func TestFirstFailureLetsLaterOnesWait(t *testing.T) {
+	p := newPool(t, usual, Bounds{})
+	expect(t, p.Want(at(1), of(1, "ann")), Start{1, files, "ann"})
+	expect(t, p.Ready(at(1), 1), Give{1, 1})
+	expect(t, p.Exited(at(2), 1, "exit status 1"), Lost{Instance: 1, Kind: files, Holder: "ann", Reason: Exited, Detail: "exit status 1", Wants: []WantID{1}})
+	expect(t, p.Want(at(2), of(2, "ann"))) // for a second
+	expect(t, p.Tick(at(3)), Start{2, files, "ann"})
+	expect(t, p.Ready(at(3), 2), Give{2, 2})
+}
+
+func TestSlowStart(t *testing.T) {
+	p := newPool(t, usual, Bounds{})
+	expect(t, p.Want(at(1), of(1, "ann")), Start{1, files, "ann"})
+	expect(t, p.Tick(at(10)))
+	expect(t, p.Tick(at(11)), Refuse{1, TooSlow, "it was not ready within 10s", time.Second}, Stop{1, TooSlow})
+	expect(t, p.Ready(at(12), 1)) // too late
+	expect(t, p.Exited(at(12), 1, ""))
+	if p.Busy() {
+		t.Fatal("something is left")
+	}
+}
+
+func TestInstancesEndWhenNobodyWantsThem(t *testing.T) {
+	p := newPool(t, usual, Bounds{})
+	expect(t, p.Want(at(1), of(1, "ann")), Start{1, files, "ann"})
+	expect(t, p.Ready(at(1), 1), Give{1, 1})
+	expect(t, p.Tick(at(100))) // it serves
+	expect(t, p.Done(at(100), 1))
+	p.Ponged(at(129), 1)
+	expect(t, p.Tick(at(129)))
+	expect(t, p.Tick(at(130)), Stop{1, Unused})
+	expect(t, p.Exited(at(130), 1, ""), Lost{Instance: 1, Kind: files, Holder: "ann", Reason: Unused})
+}
+
+func TestWedgedAndSuspect(t *testing.T) {
+	p := newPool(t, usual, Bounds{})
+	expect(t, p.Want(at(1), of(1, "ann")), Start{1, files, "ann"})
+	expect(t, p.Ready(at(1), 1), Give{1, 1})
+	expect(t, p.Tick(at(20))) // whoever serves is not asked
+	expect(t, p.Done(at(20), 1))
+	expect(t, p.Tick(at(20)), Ping{1})
+	expect(t, p.Tick(at(21)))
+	p.Ponged(at(21), 1)
+	expect(t, p.Tick(at(22)))
+	expect(t, p.Tick(at(26)), Ping{1})
+	expect(t, p.Tick(at(28)), Stop{1, Wedged})
+	expect(t, p.Exited(at(28), 1, ""), Lost{Instance: 1, Kind: files, Holder: "ann", Reason: Wedged})
+
+	expect(t, p.Want(at(30), of(2, "ann")), Start{2, files, "ann"})
+	expect(t, p.Ready(at(30), 2), Give{2, 2})
+	expect(t, p.Want(at(30), of(3, "ann")), Give{3, 2})
+	p.Cancelled(at(31), 2)
+	expect(t, p.Tick(at(36)))                                       // 3 is still served
+	expect(t, p.Want(at(36), of(4, "ann")), Start{3, files, "ann"}) // and nobody else
+	expect(t, p.Done(at(37), 3))                                    //
+	expect(t, p.Tick(at(37)), Stop{2, Suspect})                     //
+	expect(t, p.Exited(at(37), 2, ""), Lost{Instance: 2, Kind: files, Holder: "ann", Reason: Suspect, Wants: []WantID{2}})
+}
+
+func TestConfiguredOtherwise(t *testing.T) {
+	p := newPool(t, usual, Bounds{})
+	expect(t, p.Want(at(1), of(1, "ann")), Start{1, files, "ann"})
+	expect(t, p.Ready(at(1), 1), Give{1, 1})
+	expect(t, p.Configure(at(2), "files", "2", usual))
+	expect(t, p.Want(at(2), of(2, "ann")), Refuse{Want: 2, Reason: Replaced})
+	expect(t, p.Done(at(3), 1), Stop{1, Replaced})
+	newer := files
+	newer.Digest = "2"
+	expect(t, p.Want(at(3), Want{ID: 3, Kind: newer, Holder: "ann", Principal: "ann"}), Start{2, newer, "ann"})
+}
+
+func TestRoomOnTheNode(t *testing.T) {
+	p := newPool(t, usual, Bounds{Instances: 2, Starts: 1})
+	warm := usual
+	warm.Warm = 1
+	p.Configure(at(0), "warm", "1", warm)
+	spare := Kind{Backend: "warm", Digest: "1"}
+	expect(t, p.Want(at(1), Want{ID: 1, Kind: spare, Holder: "bob", Principal: "bob"}), Start{1, spare, "bob"})
+	expect(t, p.Ready(at(2), 1), Give{1, 1}, Start{2, spare, ""})
+	expect(t, p.Want(at(2), of(2, "ann"))) // there is no room, and what starts is not a spare yet
+	expect(t, p.Ready(at(3), 2), Stop{2, Unused})
+	expect(t, p.Exited(at(3), 2, ""), Start{3, files, "ann"}) // and not another spare
+	expect(t, p.Ready(at(4), 3), Give{2, 3})
+}
