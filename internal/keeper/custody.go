@@ -51,6 +51,19 @@ func (c *custody) leave(number uint64, keep time.Duration, now time.Time) {
 	}
 }
 
+// bye says that the owner ends in order, and how long all that there is is kept, also what it has not held.
+func (c *custody) bye(number uint64, keep time.Duration, now time.Time) {
+	if number == 0 || number != c.owner {
+		return
+	}
+	c.leave(number, keep, now)
+	for handle, w := range c.wards {
+		if !w.until.IsZero() {
+			c.wards[handle] = ward{until: c.until}
+		}
+	}
+}
+
 // hold has a process held by a connection.
 func (c *custody) hold(number, handle uint64) error {
 	if number == 0 || number != c.owner {

@@ -253,7 +253,7 @@ func (e *engine) handle(p *peer, f frame) error {
 		return answer(p, f, func(v adopt) (uint64, error) { return v.Request, e.adopt(p, v) })
 	case kindBye:
 		return answer(p, f, func(v bye) (uint64, error) {
-			e.custody.leave(p.number, max(0, v.Keep), time.Now())
+			e.custody.bye(p.number, max(0, v.Keep), time.Now())
 			e.releaseChildren(p)
 			p.control(kindDone, done{v.Request})
 			wakeUp(e.poke)
@@ -324,6 +324,8 @@ func (e *engine) adopt(p *peer, v adopt) error {
 		return fmt.Errorf("%w: %s", ErrAbsent, v.ID)
 	case c.starting:
 		return fmt.Errorf("%w: %s is being started", ErrAbsent, v.ID)
+	case c.holder == p:
+		return fmt.Errorf("%w: %s was started or adopted over this connection", ErrExists, v.ID)
 	}
 	if err := c.out.resume(v.Have); err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrSpec, v.ID, err)

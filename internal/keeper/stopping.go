@@ -76,7 +76,7 @@ func (s *stopping) step(now time.Time, left int) (stopAct, time.Duration) {
 		if rest := s.since.Add(s.grace).Sub(now); rest > 0 {
 			return actWait, min(rest, s.poll())
 		}
-		s.stage, s.since = stageTerminated, now
+		s.stage, s.since, s.polls = stageTerminated, now, 0
 		return actTerminate, min(s.term, s.poll())
 	case stageTerminated:
 		if rest := s.since.Add(s.term).Sub(now); rest > 0 {
