@@ -3,6 +3,7 @@ package keeper
 import (
 	"bytes"
 	"errors"
+	"math/rand/v2"
 	"os"
 	"strconv"
 	"strings"
@@ -77,6 +78,37 @@ func markOf(pid int) string {
 		}
 	}
 	return ""
+}
+
+// A badge is a limit that is never reached, another one for each family: a process has it from the one that made it, and can neither drop it nor take another's. It tells where a process comes from that
+// has left its parents, its session and its environment.
+const (
+	badgeLimit = unix.RLIMIT_RTTIME // microseconds of real-time scheduling, of which there are 100,000 years
+	firstBadge = 1 << 62
+	badgeStep  = 1 << 36
+)
+
+// newBadge gives this process, and so what it makes next, a badge that nobody has. A limit may always be lowered; by how much is left to chance, since a keeper below this one does the same.
+func newBadge() (uint64, error) {
+	var now unix.Rlimit
+	if err := unix.Prlimit(0, badgeLimit, nil, &now); err != nil {
+		return 0, err
+	}
+	next := min(now.Max, firstBadge)
+	if next < 2*badgeStep {
+		return 0, errors.New("there are no more")
+	}
+	next -= 1 + rand.Uint64N(badgeStep)
+	return next, unix.Prlimit(0, badgeLimit, &unix.Rlimit{Cur: next, Max: next}, nil)
+}
+
+// badgeOf returns the badge of a process, or 0 if this one may not know.
+func badgeOf(pid int) uint64 {
+	var limit unix.Rlimit
+	if unix.Prlimit(pid, badgeLimit, nil, &limit) != nil {
+		return 0
+	}
+	return limit.Max
 }
 
 // signalProcess sends a signal to one process and to nobody who has got its pid meanwhile.

@@ -138,9 +138,7 @@ func runShim() int {
 		return fail(false, err)
 	}
 	if c := order.Confine; c.Files.on() {
-		if err := dropPrivileges(); err == nil || c.Files == Try {
-			err = restrictFiles(c.Files, c.Paths, order.Path)
-		}
+		err := errors.Join(dropPrivileges(), restrictFiles(c.Files, c.Paths, order.Path))
 		if err != nil && c.Files == Require {
 			return fail(true, fmt.Errorf("files: %w", err))
 		} else if err != nil {

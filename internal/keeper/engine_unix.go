@@ -178,7 +178,13 @@ func (e *engine) reap() {
 
 // start starts a child, and tells who has asked for it.
 func (e *engine) start(c *child) {
-	made, err := e.launcher.start(c.spec, c.mark, e.forest.while, func(pid int) {
+	forking := func(fork func()) {
+		e.forest.while(func() {
+			e.badge(c)
+			fork()
+		})
+	}
+	made, err := e.launcher.start(c.spec, c.mark, forking, func(pid int) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		c.family.root = pid
@@ -208,6 +214,20 @@ func (e *engine) start(c *child) {
 	} else if c.stop.stage != stageRunning {
 		e.carryOutEnd(c)
 	}
+}
+
+// badge has the next process of a keeper have a badge. Another program's limits are its own.
+func (e *engine) badge(c *child) {
+	if e.forest.keeper == 0 {
+		return
+	}
+	badge, err := newBadge()
+	if err != nil {
+		e.log.Warn("a descendant may be lost that leaves its parents, its session and its environment", "id", c.spec.ID, "why", err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	c.family.badge = badge
 }
 
 // failStart ends what has begun of a child that could not be started, and says why.

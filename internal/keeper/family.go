@@ -13,6 +13,7 @@ type family struct {
 	reaped  bool           // whether the root is gone, so that its pid may be another's
 	start   uint64         // of the root
 	mark    string         // in the environment of each, unless one has made itself another
+	badge   uint64         // which each has, unless the system has none: see newBadge
 	members map[int]uint64 // the members that were seen last, by pid: their starts
 }
 
@@ -23,17 +24,22 @@ type genealogy struct {
 	of       map[int]*family // by pid
 }
 
-// attribute says to whom the descendants of a keeper belong. Children of a member are members; so is whoever was one before, has the family's mark, or is in its session or group. That misses
-// only a process that has left its session and its parents and has another environment. A keeper is the parent of those, too: keeper is its pid, and such a stray belongs to the only family that it can be from,
-// or to nil if that one is gone. With a keeper of zero, who is no parent of orphans, there are no strays. marked returns the mark in a process' environment.
-func attribute(all map[int]procEntry, keeper int, families []*family, marked func(pid int) string) map[*family][]procEntry {
+// An origin is what a process tells of where it comes from, beside its parent.
+type origin struct {
+	mark  string
+	badge uint64
+}
+
+// attribute says to whom the descendants of a keeper belong. Children of a member are members; so is whoever was one before, has the family's mark or badge, or is in its session or group. keeper is the pid
+// of the parent of all orphans: an orphan with a badge of no family belongs to one that is gone, and so to nil. With a keeper of zero all processes are looked at, and none is nil's.
+func attribute(all map[int]procEntry, keeper int, families []*family, origins map[int]origin) map[*family][]procEntry {
 	g := genealogy{all: all, children: map[int][]int{}, of: map[int]*family{}}
 	for pid, p := range all {
 		g.children[p.parent] = append(g.children[p.parent], pid)
 	}
-	byMark := map[string]*family{}
+	byMark, byBadge := map[string]*family{}, map[uint64]*family{}
 	for _, f := range families {
-		byMark[f.mark] = f
+		byMark[f.mark], byBadge[f.badge] = f, f
 		if p, ok := all[f.root]; ok && !f.reaped {
 			f.start = p.start
 			g.of[f.root] = f
@@ -52,9 +58,14 @@ func attribute(all map[int]procEntry, keeper int, families []*family, marked fun
 			}
 		}
 	}
+	delete(byBadge, 0)
 	orphans := g.orphans(keeper)
 	for _, pid := range orphans {
-		if f := byMark[marked(pid)]; f != nil && g.of[pid] == nil {
+		f := byBadge[origins[pid].badge]
+		if f == nil {
+			f = byMark[origins[pid].mark]
+		}
+		if f != nil && g.of[pid] == nil {
 			g.of[pid] = f
 			g.spread(pid)
 		}
@@ -73,8 +84,8 @@ func attribute(all map[int]procEntry, keeper int, families []*family, marked fun
 	found := map[*family][]procEntry{}
 	if keeper != 0 {
 		for _, pid := range orphans {
-			if g.of[pid] == nil {
-				g.adoptStray(pid, families, found)
+			if g.of[pid] == nil && origins[pid].badge != 0 {
+				found[nil] = append(found[nil], all[pid])
 			}
 		}
 	}
@@ -119,23 +130,4 @@ func (g *genealogy) orphans(keeper int) []int {
 		}
 	}
 	return all
-}
-
-// adoptStray gives a process to the only family that is as old as it, or to nobody's if there is none. If there are several it waits until fewer are left.
-func (g *genealogy) adoptStray(pid int, families []*family, found map[*family][]procEntry) {
-	var only *family
-	n := 0
-	for _, f := range families {
-		if f.start <= g.all[pid].start {
-			only = f
-			n++
-		}
-	}
-	switch n {
-	case 0:
-		found[nil] = append(found[nil], g.all[pid])
-	case 1:
-		g.of[pid] = only
-		g.spread(pid)
-	}
 }

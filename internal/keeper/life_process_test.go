@@ -103,7 +103,9 @@ func TestAdopted(t *testing.T) {
 	r := serveElsewhere(t, "1m", "echo", "say 3")
 	r.kill(t)
 	c := r.dial(t)
-	all, err := c.List(t.Context())
+	var all []Kept
+	var err error
+	await(t, "what they say", func() bool { all, err = c.List(t.Context()); return len(all) == 2 && all[1].Last == 3 })
 	if err != nil || len(all) != 2 || all[0].Note != "echo" || all[0].PID != r.pids[0] || all[1].PID != r.pids[1] || all[0].Held {
 		t.Fatalf("list: %+v, %v", all, err)
 	}

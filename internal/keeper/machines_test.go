@@ -239,7 +239,7 @@ func TestFamilies(t *testing.T) {
 	for _, row := range []struct {
 		name   string
 		all    map[int]procEntry
-		marks  map[int]string
+		of     map[int]origin
 		a, b   family
 		wantA  []int
 		wantB  []int
@@ -247,17 +247,17 @@ func TestFamilies(t *testing.T) {
 	}{
 		{"children of children", all([4]int{20, 10, 20, 5}, [4]int{21, 20, 20, 6}, [4]int{22, 21, 22, 7}, [4]int{30, 10, 30, 8}, [4]int{99, 1, 99, 2}), nil, family{root: 20}, family{root: 30}, []int{20, 21, 22}, []int{30}, nil},
 		{"an orphan of the session", all([4]int{20, 10, 20, 5}, [4]int{22, 10, 20, 7}, [4]int{23, 22, 23, 7}, [4]int{30, 10, 30, 8}), nil, family{root: 20}, family{root: 30}, []int{20, 22, 23}, []int{30}, nil},
-		{"an orphan with a mark", all([4]int{20, 10, 20, 5}, [4]int{30, 10, 30, 6}, [4]int{22, 10, 22, 7}), map[int]string{22: "B"}, family{root: 20}, family{root: 30}, []int{20}, []int{22, 30}, nil},
+		{"an orphan with a mark", all([4]int{20, 10, 20, 5}, [4]int{30, 10, 30, 6}, [4]int{22, 10, 22, 7}), map[int]origin{22: {mark: "B"}}, family{root: 20}, family{root: 30}, []int{20}, []int{22, 30}, nil},
 		{"an orphan that was a child before", all([4]int{20, 10, 20, 5}, [4]int{30, 10, 30, 6}, [4]int{22, 10, 22, 7}), nil, family{root: 20, members: map[int]uint64{22: 7}}, family{root: 30}, []int{20, 22}, []int{30}, nil},
 		{"another process has its pid", all([4]int{20, 10, 20, 5}, [4]int{30, 10, 30, 6}, [4]int{22, 10, 22, 9}), nil, family{root: 20, members: map[int]uint64{22: 7}}, family{root: 30}, []int{20}, []int{30}, nil},
-		{"an orphan without anything, of the only family that is as old", all([4]int{20, 10, 20, 5}, [4]int{30, 10, 30, 8}, [4]int{22, 10, 22, 7}, [4]int{23, 22, 22, 7}), nil, family{root: 20}, family{root: 30}, []int{20, 22, 23}, []int{30}, nil},
-		{"one that may be of either waits", all([4]int{20, 10, 20, 5}, [4]int{30, 10, 30, 6}, [4]int{22, 10, 22, 7}), nil, family{root: 20}, family{root: 30}, []int{20}, []int{30}, nil},
-		{"one of a family that is gone", all([4]int{20, 10, 20, 5}, [4]int{30, 10, 30, 6}, [4]int{22, 10, 22, 4}), map[int]string{22: "gone"}, family{root: 20}, family{root: 30}, []int{20}, []int{30}, []int{22}},
-		{"a reaped root's pid is another family's", all([4]int{20, 10, 20, 9}, [4]int{22, 10, 22, 7}), map[int]string{22: "A"}, family{root: 20, reaped: true, start: 5}, family{root: 20}, []int{22}, []int{20}, nil},
+		{"an orphan with a badge", all([4]int{20, 10, 20, 5}, [4]int{30, 10, 30, 6}, [4]int{22, 10, 22, 7}, [4]int{23, 22, 22, 7}), map[int]origin{22: {badge: 8}}, family{root: 20, badge: 8}, family{root: 30, badge: 7}, []int{20, 22, 23}, []int{30}, nil},
+		{"one that says nothing waits", all([4]int{20, 10, 20, 5}, [4]int{30, 10, 30, 6}, [4]int{22, 10, 22, 7}), nil, family{root: 20}, family{root: 30}, []int{20}, []int{30}, nil},
+		{"one of a family that is gone", all([4]int{20, 10, 20, 5}, [4]int{30, 10, 30, 6}, [4]int{22, 10, 22, 4}), map[int]origin{22: {"gone", 9}}, family{root: 20, badge: 8}, family{root: 30, badge: 7}, []int{20}, []int{30}, []int{22}},
+		{"a reaped root's pid is another family's", all([4]int{20, 10, 20, 9}, [4]int{22, 10, 22, 7}), map[int]origin{22: {mark: "A"}}, family{root: 20, reaped: true, start: 5}, family{root: 20}, []int{22}, []int{20}, nil},
 	} {
 		a, b := row.a, row.b
 		a.mark, b.mark = "A", "B"
-		found := attribute(row.all, keeper, []*family{&a, &b}, func(pid int) string { return row.marks[pid] })
+		found := attribute(row.all, keeper, []*family{&a, &b}, row.of)
 		for _, want := range []struct {
 			f    *family
 			pids []int
@@ -276,7 +276,7 @@ func TestFamilies(t *testing.T) {
 	}
 	// Without a parent of orphans, marks tell of all processes, and nobody is a stray.
 	a := family{root: 20, mark: "A"}
-	found := attribute(all([4]int{20, 10, 20, 5}, [4]int{22, 1, 22, 7}, [4]int{23, 1, 23, 7}), 0, []*family{&a}, func(pid int) string { return map[int]string{22: "A"}[pid] })
+	found := attribute(all([4]int{20, 10, 20, 5}, [4]int{22, 1, 22, 7}, [4]int{23, 1, 23, 7}), 0, []*family{&a}, map[int]origin{22: {"A", 5}, 23: {"", 4}})
 	if len(found[&a]) != 2 || len(found[nil]) != 0 {
 		t.Errorf("embedded: %v", found)
 	}

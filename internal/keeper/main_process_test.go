@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -33,6 +34,8 @@ func TestMain(m *testing.M) {
 			os.Exit(behave(os.Args[2:]))
 		case "client":
 			os.Exit(serveAndWait(os.Args[2:]))
+		case "embed":
+			os.Exit(embedAndWait(os.Args[2]))
 		}
 	}
 	os.Exit(m.Run())
@@ -144,6 +147,8 @@ func attempt(words []string) string {
 			_, err = os.Open("/dev/null")
 		}
 		return fmt.Sprint(n, " ", err)
+	case "dial":
+		_, err = net.Dial("tcp", "127.0.0.1:9")
 	case "pid":
 		return strconv.Itoa(os.Getpid())
 	}
@@ -153,7 +158,12 @@ func attempt(words []string) string {
 	return "ok"
 }
 
-func block() { select {} }
+// block waits until the process is killed: with a timer, or the runtime takes it for a deadlock.
+func block() {
+	for {
+		time.Sleep(time.Hour)
+	}
+}
 
 // again is this program as another child, with the same files.
 func again(words []string) *exec.Cmd {

@@ -27,7 +27,7 @@ type forest struct {
 type census struct {
 	begun   time.Time
 	all     map[int]procEntry
-	marks   map[int]string // of those whose family their parents do not tell
+	origins map[int]origin // of those whose family their parents do not tell
 	failure error
 
 	judged bool
@@ -41,20 +41,24 @@ func (f *forest) while(do func()) {
 	do()
 }
 
-// list returns a census that was begun after a time. roots are the processes whose mark nobody needs.
+// list returns a census that was begun after a time. roots are the processes whose origin nobody needs.
 func (f *forest) list(after time.Time, roots func() map[int]bool) *census {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.newest != nil && f.newest.begun.After(after) {
 		return f.newest
 	}
-	c := &census{begun: time.Now(), marks: map[int]string{}}
+	c := &census{begun: time.Now(), origins: map[int]origin{}}
 	f.while(func() { c.all, c.failure = listProcesses() })
 	known := roots()
 	for pid, p := range c.all {
 		if (f.keeper == 0 || p.parent == f.keeper) && !known[pid] && !p.zombie {
-			if mark := markOf(pid); mark != "" {
-				c.marks[pid] = mark
+			o := origin{mark: markOf(pid)}
+			if f.keeper != 0 {
+				o.badge = badgeOf(pid)
+			}
+			if o != (origin{}) {
+				c.origins[pid] = o
 			}
 		}
 	}
@@ -66,7 +70,7 @@ func (f *forest) list(after time.Time, roots func() map[int]bool) *census {
 func (f *forest) judge(c *census, families []*family) map[*family][]procEntry {
 	if !c.judged {
 		c.judged = true
-		c.found = attribute(c.all, f.keeper, families, func(pid int) string { return c.marks[pid] })
+		c.found = attribute(c.all, f.keeper, families, c.origins)
 	}
 	return c.found
 }
