@@ -67,6 +67,7 @@ type request struct {
 	kind   kind
 	body   any
 	answer func(frame) error // takes an answer; called with Client.mu
+	refuse func(error)       // takes that it is refused; called likewise
 	late   func(frame) error // takes one that nobody waits for any more, if that must not be lost
 	done   chan error        // of one place
 	silent bool              // whether it is made again with each connection by what it is about
@@ -122,7 +123,7 @@ func (c *Client) greet(ctx context.Context, conn net.Conn) (*bufio.Reader, error
 	}
 	switch f.kind {
 	case kindWelcome:
-		w, err := decode[welcome](f)
+		w, err := decodeFirst[welcome](f)
 		if err == nil && (w.Version < oldestVersion || w.Version > newestVersion) {
 			err = fmt.Errorf("%w: it chose %d", ErrVersion, w.Version)
 		}
@@ -130,8 +131,11 @@ func (c *Client) greet(ctx context.Context, conn net.Conn) (*bufio.Reader, error
 			return nil, err
 		}
 		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.about.Life != "" && c.about.Life != w.Life {
+			return nil, fmt.Errorf("%w: another one is in its place", ErrEnded)
+		}
 		c.about = w
-		c.mu.Unlock()
 		return r, nil
 	case kindRefused:
 		v, err := decode[refused](f)
@@ -218,7 +222,7 @@ func (c *Client) connectAgain(ctx context.Context, why error) (net.Conn, *bufio.
 			return nil, nil, ErrClosed
 		case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, fs.ErrNotExist): // nobody listens: it is gone
 			return nil, nil, fmt.Errorf("%w: %w", ErrEnded, err)
-		case errors.Is(err, ErrVersion), errors.Is(err, ErrUnknown):
+		case errors.Is(err, ErrEnded), errors.Is(err, ErrVersion), errors.Is(err, ErrUnknown):
 			return nil, nil, err
 		}
 		sleep(ctx, wait)
@@ -347,6 +351,9 @@ func (c *Client) handle(f frame) error {
 			return nil
 		}
 		delete(c.requests, v.Request)
+		if r.refuse != nil {
+			r.refuse(v.error())
+		}
 		r.done <- v.error()
 		return nil
 	case kindDone, kindStarted, kindListed, kindAdopted:
@@ -442,6 +449,13 @@ func (c *Client) PID() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.about.PID
+}
+
+// Release returns what the keeper was told of its release, by who started it.
+func (c *Client) Release() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.about.Release
 }
 
 // Boot returns what the marks of the keeper's processes begin with, for [Sweep].

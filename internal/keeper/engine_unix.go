@@ -21,7 +21,8 @@ type engine struct {
 	log      *slog.Logger
 	boot     string
 	release  string
-	alone    bool // whether it is a keeper: all that this process can wait for is its own
+	life     string // what no other engine has
+	alone    bool   // whether it is a keeper: all that this process can wait for is its own
 	forest   forest
 	launcher *launcher
 	poke     chan struct{} // what run waits for may have changed
@@ -38,7 +39,7 @@ type engine struct {
 
 // newEngine returns an engine that must be run. keep is how long it keeps what nobody holds, and itself unless it stays; keeper says whether this process is a keeper.
 func newEngine(log *slog.Logger, boot, release string, keep time.Duration, stay, keeper bool, shim []string) *engine {
-	e := &engine{log: log, boot: boot, release: release, alone: keeper, poke: make(chan struct{}, 1), kept: map[uint64]*child{}, byID: map[string]*child{}, byPID: map[int]*child{}}
+	e := &engine{log: log, boot: boot, release: release, life: newToken(), alone: keeper, poke: make(chan struct{}, 1), kept: map[uint64]*child{}, byID: map[string]*child{}, byPID: map[int]*child{}}
 	e.custody = newCustody(keep, stay, time.Now())
 	e.custody.until = time.Now().Add(max(keep, helloTime)) // who starts it has time to connect
 	if keeper {

@@ -34,6 +34,8 @@ func TestMain(m *testing.M) {
 			os.Exit(behave(os.Args[2:]))
 		case "client":
 			os.Exit(serveAndWait(os.Args[2:]))
+		case "dial":
+			os.Exit(dialOnly(os.Args[2]))
 		case "embed":
 			os.Exit(embedAndWait(os.Args[2]))
 		}

@@ -13,7 +13,7 @@ import (
 // The bodies of frames that are no lines are JSON objects of these types. A request has a number, which its answer repeats: done, started, listed, adopted, or refused.
 // All requests may be sent again on another connection: the second time they do nothing, and have the same answer.
 type (
-	// hello begins a connection: what its sender speaks.
+	// hello begins a connection: what its sender speaks. It and its answer may have members that the other side does not know, since no version counts yet.
 	hello struct {
 		Oldest  int    `json:"oldest"`
 		Newest  int    `json:"newest"`
@@ -27,6 +27,7 @@ type (
 		Release string `json:"release,omitempty"`
 		PID     int    `json:"pid"`
 		Boot    string `json:"boot"`
+		Life    string `json:"life"` // what no other keeper has, to tell another one at the same socket
 	}
 
 	// refused says which frame was not carried out, and why. Request is zero if it was no request.
@@ -175,6 +176,14 @@ func (r refused) error() error {
 		known = ErrUnknown
 	}
 	return fmt.Errorf("%w: %s: %s", known, r.Frame, r.Why)
+}
+
+// decodeFirst reads a body that may be of any release.
+func decodeFirst[T any](f frame) (v T, err error) {
+	if err := json.Unmarshal(f.body, &v); err != nil {
+		return v, fmt.Errorf("%v: %w", f.kind, err)
+	}
+	return v, nil
 }
 
 // decode reads a body strictly: a member that this release does not know is refused by its name, because whoever sent it relies on it.

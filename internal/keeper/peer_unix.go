@@ -19,7 +19,7 @@ type peer struct {
 	wire    *wire
 	frames  []byte   // what it is to be told beside lines
 	ready   []*child // that may have something for it
-	closing bool     // whether nothing follows frames
+	closing bool     // whether nothing more is made for it
 }
 
 // control tells the peer something. The caller holds e.mu.
@@ -82,7 +82,7 @@ func (e *engine) greet(conn net.Conn, r *bufio.Reader) (*peer, error) {
 	if f.kind != kindHello {
 		return turnAway(fmt.Errorf("%w: %v came before hello", ErrUnknown, f.kind))
 	}
-	h, err := decode[hello](f)
+	h, err := decodeFirst[hello](f)
 	if err != nil {
 		return turnAway(fmt.Errorf("%w: %w", ErrUnknown, err))
 	}
@@ -100,7 +100,7 @@ func (e *engine) greet(conn net.Conn, r *bufio.Reader) (*peer, error) {
 		old.closing = true
 		e.log.Info("another process has taken over", "pid", h.PID, "release", h.Release)
 	}
-	p.control(kindWelcome, welcome{p.version, e.release, os.Getpid(), e.boot})
+	p.control(kindWelcome, welcome{p.version, e.release, os.Getpid(), e.boot, e.life})
 	wakeUp(e.poke)
 	return p, nil
 }
@@ -115,11 +115,7 @@ func (e *engine) leave(p *peer) {
 	if e.peer == p {
 		e.peer = nil
 	}
-	select {
-	case <-p.wire.ended:
-	default:
-		close(p.wire.ended)
-	}
+	p.endWire()
 	wakeUp(e.poke)
 }
 
@@ -144,14 +140,6 @@ func (e *engine) gather(p *peer, b *batch) {
 	if len(p.frames) > 0 {
 		b.control(p.frames)
 		p.frames = nil
-		return
-	}
-	if p.closing {
-		select {
-		case <-p.wire.ended:
-		default:
-			close(p.wire.ended)
-		}
 		return
 	}
 	for n := len(p.ready); n > 0 && !b.full(); n-- {
@@ -180,6 +168,18 @@ func (e *engine) gather(p *peer, b *batch) {
 	}
 	if len(p.ready) == 0 {
 		p.ready = nil
+	}
+	if p.closing && b.size == 0 {
+		p.endWire()
+	}
+}
+
+// endWire ends the writing of what there is not. The caller holds e.mu.
+func (p *peer) endWire() {
+	select {
+	case <-p.wire.ended:
+	default:
+		close(p.wire.ended)
 	}
 }
 

@@ -168,6 +168,7 @@ func (c *Client) adoptAgain(p *Process) {
 		}
 		return nil
 	}
+	r.refuse = func(err error) { p.end(nil, err) }
 	c.requests[c.last] = r
 	c.control(kindAdopt, body)
 }
