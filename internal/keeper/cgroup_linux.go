@@ -72,6 +72,7 @@ func (c *cgroups) open() {
 		return
 	}
 	_ = os.Remove(probe)
+	sweepCgroups(c.boot)
 	c.memory = c.enableMemory()
 }
 

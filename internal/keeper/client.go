@@ -73,7 +73,7 @@ type request struct {
 	silent bool              // whether it is made again with each connection by what it is about
 }
 
-// Dial connects to a keeper.
+// Dial connects to a keeper. With [ErrEnding] there is one that is about to end: as if there were none, since [Spawn] waits for it.
 func Dial(ctx context.Context, o Options) (*Client, error) {
 	redial := func(ctx context.Context) (net.Conn, error) { return dial(ctx, o.Socket) }
 	conn, err := redial(ctx)
@@ -220,7 +220,7 @@ func (c *Client) connectAgain(ctx context.Context, why error) (net.Conn, *bufio.
 		switch {
 		case ctx.Err() != nil:
 			return nil, nil, ErrClosed
-		case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, fs.ErrNotExist): // nobody listens: it is gone
+		case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, fs.ErrNotExist), errors.Is(err, ErrEnding): // nobody listens: it is gone
 			return nil, nil, fmt.Errorf("%w: %w", ErrEnded, err)
 		case errors.Is(err, ErrEnded), errors.Is(err, ErrVersion), errors.Is(err, ErrUnknown):
 			return nil, nil, err

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"runtime"
@@ -64,6 +65,19 @@ func TestEmbedded(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	_ = c.Close()
+}
+
+// TestOverEngine has an engine that is over turn away who comes.
+func TestOverEngine(t *testing.T) {
+	t.Parallel()
+	e := newEngine(quiet(), "a", "", 0, false, false, nil)
+	e.endAll("")
+	e.run(t.Context())
+	ours, theirs := net.Pipe()
+	go func() { _ = e.serve(theirs) }()
+	if _, err := newClient(t.Context(), Options{}, ours, nil); !errors.Is(err, ErrEnding) {
+		t.Errorf("%v", err)
+	}
 }
 
 // TestEmbeddedKilled has the children of a process that is killed end with it, those of a thread that the runtime would have ended among them.

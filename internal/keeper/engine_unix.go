@@ -35,6 +35,7 @@ type engine struct {
 	peer       *peer          // the one that owns it
 	lastHandle uint64
 	ending     bool // nothing is started any more
+	over       bool // nobody is spoken to any more
 }
 
 // newEngine returns an engine that must be run. keep is how long it keeps what nobody holds, and itself unless it stays; keeper says whether this process is a keeper.
@@ -115,6 +116,7 @@ func (e *engine) judgeCustody() (time.Duration, bool) {
 			over = over && c.gone
 		}
 	}
+	e.over = over
 	wait := longWait
 	if at, ok := e.custody.next(); ok {
 		wait = max(0, at.Sub(now))

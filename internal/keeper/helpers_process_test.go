@@ -3,8 +3,11 @@
 package keeper
 
 import (
+	"bytes"
 	"fmt"
 	"os"
+	"strconv"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -29,4 +32,16 @@ func filesOf(t testing.TB, pid int) []string {
 		}
 	}
 	return all
+}
+
+// ticks returns how long a process has had a processor, in hundredths of a second. Where there is no /proc it is none.
+func ticks(pid int) int {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	user, _ := strconv.Atoi(fields[11])
+	system, _ := strconv.Atoi(fields[12])
+	return user + system
 }

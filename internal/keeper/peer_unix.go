@@ -91,6 +91,9 @@ func (e *engine) greet(conn net.Conn, r *bufio.Reader) (*peer, error) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.over {
+		return turnAway(fmt.Errorf("%w: the keeper", ErrEnding))
+	}
 	old := e.peer
 	e.releaseChildren(old)
 	p.number, _ = e.custody.connect(time.Now())

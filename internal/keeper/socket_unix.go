@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -44,9 +45,9 @@ func listen(path string) (*net.UnixListener, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := lockSocket(lock, path); err != nil {
 		_ = lock.Close()
-		return nil, nil, fmt.Errorf("%w: %s: %w", ErrRuns, path, err)
+		return nil, nil, err
 	}
 	fail := func(err error) (*net.UnixListener, func(), error) {
 		_ = lock.Close()
@@ -78,6 +79,26 @@ func listen(path string) (*net.UnixListener, func(), error) {
 		_ = lock.Close() // the file of the lock stays, or two could have it
 	}, nil
 }
+
+// lockSocket takes the lock of a socket. Who has it and does not answer any more is about to end.
+func lockSocket(lock *os.File, path string) error {
+	for until := time.Now().Add(lockTime); ; time.Sleep(10 * time.Millisecond) {
+		err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return nil
+		}
+		if conn, e := dial(context.Background(), path); e == nil {
+			_ = conn.Close()
+			return fmt.Errorf("%w: %s", ErrRuns, path)
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) || time.Now().After(until) {
+			return fmt.Errorf("%w: %s: %w", ErrRuns, path, err)
+		}
+	}
+}
+
+// lockTime is how long a keeper may need from the time when it does not answer any more to its end.
+const lockTime = 30 * time.Second
 
 // dial connects to a socket.
 func dial(ctx context.Context, path string) (net.Conn, error) {

@@ -60,7 +60,7 @@ type Confine struct {
 	Processes    uint64 `json:"processes,omitempty"`    // processes of its user, those of others among them; root is not bounded
 	AddressSpace uint64 `json:"addressSpace,omitempty"` // bytes of address space of each process; node and Go reserve far more than they use
 
-	// Files allows the file system below Paths alone, and what programs need of the system: see [SystemPaths] (Landlock).
+	// Files allows the file system below Paths alone, and what programs need of the system: see [SystemPaths] (Landlock). It includes Privileges, which Landlock needs.
 	Files Mode        `json:"files,omitempty"`
 	Paths []Allowance `json:"paths,omitempty"`
 
