@@ -28,6 +28,8 @@ type child struct {
 	wait      syscall.WaitStatus
 	waitKnown bool
 
+	feeding  bool      // whether somebody writes to it
+	fed      int       // how much of the line that is being written has been
 	made     *launched // nil until it has started
 	in       handover
 	inTold   uint64 // the last number of in that the holder knows to be written
@@ -77,14 +79,11 @@ func (c *child) kept(holder *peer) Kept {
 // feed writes the lines that come for a process into its pipe, until its input is closed. It waits in a write as long as the process does not read.
 func (e *engine) feed(c *child) {
 	for {
-		e.mu.Lock()
-		text, ok := c.in.begin()
-		shut := c.stop.closed
-		e.mu.Unlock()
+		text, shut := e.nextLine(c)
 		switch {
 		case shut:
 			return
-		case !ok:
+		case text == nil:
 			select {
 			case <-c.feedWake:
 			case <-c.closed:
@@ -92,19 +91,65 @@ func (e *engine) feed(c *child) {
 			}
 			continue
 		}
-		n, err := c.made.input.Write(append(text, '\n'))
-		e.mu.Lock()
-		c.in.end(n > 0, n > len(text))
-		if n > len(text) {
-			e.offer(c, false)
-		}
-		if err != nil && !errors.Is(err, os.ErrClosed) {
-			e.beginEnd(c, "its standard input: "+err.Error())
-		}
-		e.mu.Unlock()
+		n, err := c.made.input.Write(text)
+		e.lineWritten(c, n, err)
 		if err != nil {
 			return
 		}
+	}
+}
+
+// tryFeed writes a line that has just come, if that does not wait and nobody else writes. The rest is for feed.
+func (e *engine) tryFeed(c *child) {
+	text, shut := e.nextLine(c)
+	if shut || text == nil {
+		return // who writes now finds it, or nobody may
+	}
+	n := 0
+	if raw, err := c.made.input.SyscallConn(); err == nil {
+		_ = raw.Write(func(fd uintptr) bool {
+			n, _ = syscall.Write(int(fd), text) // feed gets the same error again
+			return true
+		})
+	}
+	e.lineWritten(c, max(n, 0), nil)
+}
+
+// nextLine returns what is to be written next, which is then its caller's to write, until lineWritten. It is nil if there is nothing, or somebody else writes; shut says that the input is closed.
+func (e *engine) nextLine(c *child) (text []byte, shut bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if c.stop.closed {
+		return nil, true
+	}
+	if c.feeding {
+		return nil, false
+	}
+	line, ok := c.in.begin()
+	if !ok {
+		return nil, false
+	}
+	c.feeding = true
+	return append(line, '\n')[c.fed:], false // the body of a frame has room for it
+}
+
+// lineWritten takes how much of that was written.
+func (e *engine) lineWritten(c *child, n int, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	c.feeding = false
+	c.fed += n
+	all := c.fed > len(c.in.queue[0])
+	c.in.end(c.fed > 0, all)
+	if all {
+		c.fed = 0
+		e.offer(c, false)
+	}
+	if len(c.in.queue) > 0 {
+		wakeUp(c.feedWake)
+	}
+	if err != nil && !errors.Is(err, os.ErrClosed) {
+		e.beginEnd(c, "its standard input: "+err.Error())
 	}
 }
 
@@ -190,6 +235,7 @@ func (e *engine) readOutput(c *child) {
 		if err = readPiece(raw, take); err != nil {
 			break
 		}
+		e.flush(c)
 	}
 	if tooLong != nil {
 		e.mu.Lock()
@@ -202,10 +248,11 @@ func (e *engine) readOutput(c *child) {
 		emptyPipe(raw, take)
 	}
 	e.mu.Lock()
-	defer e.mu.Unlock()
 	if rest, ok := s.rest(); ok {
 		e.addLine(c, rest)
 	}
+	e.mu.Unlock()
+	e.flush(c)
 }
 
 // addLine numbers a line of a process.
@@ -214,7 +261,20 @@ func (e *engine) addLine(c *child, line []byte) {
 		return
 	}
 	c.out.add(line)
-	e.offer(c, true)
+	c.enqueue()
+}
+
+// flush has what a child has written told to its holder.
+func (e *engine) flush(c *child) {
+	e.mu.Lock()
+	var w *wire
+	if c.holder != nil && c.queued {
+		w = c.holder.wire
+	}
+	e.mu.Unlock()
+	if w != nil {
+		w.try()
+	}
 }
 
 // awaitRoom waits until the window has room, and reports whether it has. What a process has left in its pipe at its end is read anyway.

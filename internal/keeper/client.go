@@ -96,7 +96,7 @@ func newClient(ctx context.Context, o Options, conn net.Conn, redial func(contex
 	}
 	running, stop := context.WithCancel(context.Background())
 	c.stop = stop
-	c.wire = newWire(conn)
+	c.wire = c.newWire(conn)
 	go c.run(running, conn, r)
 	return c, nil
 }
@@ -178,7 +178,7 @@ func (c *Client) exchange(ctx context.Context, conn net.Conn, r *bufio.Reader) e
 	written := make(chan struct{})
 	go func() {
 		defer close(written)
-		_ = w.write(c.gather)
+		_ = w.write()
 		_ = conn.Close()
 	}()
 	var err error
@@ -243,7 +243,7 @@ func sleep(ctx context.Context, d time.Duration) {
 func (c *Client) resume(conn net.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.wire = newWire(conn)
+	c.wire = c.newWire(conn)
 	c.frames, c.ready = nil, nil
 	maps.DeleteFunc(c.requests, func(_ uint64, r *request) bool { return r.silent })
 	for _, p := range c.processes {
@@ -255,6 +255,12 @@ func (c *Client) resume(conn net.Conn) {
 			c.control(r.kind, r.body)
 		}
 	}
+}
+
+func (c *Client) newWire(conn net.Conn) *wire {
+	w := newWire(conn)
+	w.gather = func(b *batch) { c.gather(w, b) }
+	return w
 }
 
 // control tells the keeper something, if there is a connection. The caller holds c.mu.
@@ -377,10 +383,13 @@ func (c *Client) handle(f frame) error {
 // errMore says that another frame belongs to an answer.
 var errMore = errors.New("keeper: more follows")
 
-// gather collects what there is for the keeper. Each process has its turn.
-func (c *Client) gather(b *batch) {
+// gather collects what there is for the keeper. Each process has its turn. For a connection that has broken there is nothing: what it took would be lost for the next one.
+func (c *Client) gather(w *wire, b *batch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.wire != w {
+		return
+	}
 	if len(c.frames) > 0 {
 		b.control(c.frames)
 		c.frames = nil
@@ -400,18 +409,26 @@ func (c *Client) gather(b *batch) {
 
 // offer says that a process may have something for the keeper: now, or when there is more. The caller holds c.mu.
 func (c *Client) offer(p *Process, now bool) {
-	if !p.attached || c.wire == nil {
+	if !c.enqueue(p) {
 		return
-	}
-	if !p.queued {
-		p.queued = true
-		c.ready = append(c.ready, p)
 	}
 	if now {
 		c.wire.now()
 	} else {
 		c.wire.soon()
 	}
+}
+
+// enqueue has what a process has for the keeper gathered the next time. It reports whether there is a connection for it.
+func (c *Client) enqueue(p *Process) bool {
+	if !p.attached || c.wire == nil {
+		return false
+	}
+	if !p.queued {
+		p.queued = true
+		c.ready = append(c.ready, p)
+	}
+	return true
 }
 
 // fail ends all that waits: nothing follows.

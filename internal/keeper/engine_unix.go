@@ -266,17 +266,21 @@ func (e *engine) hand(c *child, p *peer) {
 
 // offer says that the holder of a child may have something to be told: now, or when there is more. The caller holds e.mu.
 func (e *engine) offer(c *child, now bool) {
-	p := c.holder
-	if p == nil {
+	if c.holder == nil {
 		return
 	}
-	if !c.queued {
-		c.queued = true
-		p.ready = append(p.ready, c)
-	}
+	c.enqueue()
 	if now {
-		p.wire.now()
+		c.holder.wire.now()
 	} else {
-		p.wire.soon()
+		c.holder.wire.soon()
+	}
+}
+
+// enqueue has what a child has for its holder gathered the next time. The caller holds e.mu.
+func (c *child) enqueue() {
+	if c.holder != nil && !c.queued {
+		c.queued = true
+		c.holder.ready = append(c.holder.ready, c)
 	}
 }

@@ -3,12 +3,13 @@
 package keeper
 
 import (
-	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -34,14 +35,15 @@ func filesOf(t testing.TB, pid int) []string {
 	return all
 }
 
-// ticks returns how long a process has had a processor, in hundredths of a second. Where there is no /proc it is none.
-func ticks(pid int) int {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0
+// busy returns how long the threads of a process have had a processor. Where there is no /proc it is none.
+func busy(pid int) time.Duration {
+	paths, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
+	sum := 0
+	for _, path := range paths {
+		text, _ := os.ReadFile(path)
+		first, _, _ := strings.Cut(string(text), " ")
+		n, _ := strconv.Atoi(first)
+		sum += n
 	}
-	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-	user, _ := strconv.Atoi(fields[11])
-	system, _ := strconv.Atoi(fields[12])
-	return user + system
+	return time.Duration(sum)
 }

@@ -55,6 +55,9 @@ func behave(words []string) int {
 	case "deaf": // ends neither at the end of its input nor at a signal that it can ignore
 		signal.Ignore(syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT)
 		fmt.Println("ready")
+		if path := os.Getenv("READY"); path != "" {
+			_ = os.WriteFile(path, nil, 0o600)
+		}
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		block()
 	case "mute": // does not read
@@ -68,10 +71,15 @@ func behave(words []string) int {
 		signal.Ignore(syscall.SIGTERM)
 		_ = cmd.Wait()
 		block()
-	case "leave": // starts another child and leaves it
+	case "leave": // starts another child and leaves it when it is ready
+		path := filepath.Join(os.TempDir(), "ready-"+newToken())
 		cmd := again(words[1:])
+		cmd.Env = append(os.Environ(), "READY="+path)
 		if cmd.Start() != nil {
 			return 1
+		}
+		for os.Remove(path) != nil {
+			time.Sleep(time.Millisecond)
 		}
 	case "away": // starts another one in a session of its own, whose parent ends, and stays itself
 		middle := again(append([]string{"daemon"}, words[1:]...))

@@ -19,6 +19,7 @@ type peer struct {
 	wire    *wire
 	frames  []byte   // what it is to be told beside lines
 	ready   []*child // that may have something for it
+	fed     *child   // for which a line has come just now
 	closing bool     // whether nothing more is made for it
 }
 
@@ -48,7 +49,7 @@ func (e *engine) serve(conn net.Conn) error {
 	written := make(chan struct{})
 	go func() {
 		defer close(written)
-		_ = p.wire.write(func(b *batch) { e.gather(p, b) })
+		_ = p.wire.write()
 		_ = conn.Close() // so that reading ends, too
 	}()
 	for err == nil {
@@ -56,7 +57,12 @@ func (e *engine) serve(conn net.Conn) error {
 		if f, err = readFrame(r); err == nil {
 			e.mu.Lock()
 			err = e.handle(p, f)
+			fed := p.fed
+			p.fed = nil
 			e.mu.Unlock()
+			if fed != nil {
+				e.tryFeed(fed)
+			}
 		}
 	}
 	e.leave(p)
@@ -74,6 +80,7 @@ func (e *engine) greet(conn net.Conn, r *bufio.Reader) (*peer, error) {
 		return nil, err
 	}
 	p := &peer{wire: newWire(conn)}
+	p.wire.gather = func(b *batch) { e.gather(p, b) }
 	turnAway := func(err error) (*peer, error) {
 		p.refuse(0, f.kind, err)
 		_, _ = conn.Write(p.frames)
@@ -204,7 +211,7 @@ func (e *engine) handle(p *peer, f frame) error {
 				return err
 			}
 			if fresh {
-				wakeUp(c.feedWake)
+				p.fed = c
 			}
 		}
 		return nil

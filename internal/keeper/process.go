@@ -202,8 +202,12 @@ func (p *Process) Send(ctx context.Context, line []byte) (uint64, error) {
 		}
 		if !p.out.full(0) {
 			number := p.out.add(line)
-			p.client.offer(p, true)
+			w := p.client.wire
+			there := p.client.enqueue(p)
 			p.client.mu.Unlock()
+			if there {
+				w.try()
+			}
 			return number, nil
 		}
 		news := p.news.wait()

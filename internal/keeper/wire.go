@@ -4,12 +4,14 @@ import (
 	"encoding/binary"
 	"io"
 	"net"
+	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
 // ackDelay is how long an acknowledgement waits for other frames that it can go with.
-const ackDelay = 2 * time.Millisecond
+const ackDelay = 10 * time.Millisecond
 
 // helloTime is how long the other side has to say what it speaks.
 const helloTime = 10 * time.Second
@@ -73,26 +75,57 @@ func (b *batch) writeTo(w io.Writer) error {
 		_, err = all.WriteTo(w)
 		b.pieces = nil
 	}
+	b.reset()
+	return err
+}
+
+// tryWrite writes all of it if the system takes it at once, and reports whether it did. What is left is still the batch.
+func (b *batch) tryWrite(raw syscall.RawConn) bool {
+	if len(b.pieces) > 0 {
+		return false
+	}
+	n := 0
+	_ = raw.Write(func(fd uintptr) bool {
+		n, _ = syscall.Write(int(fd), b.open) // who waits for it gets the same error again
+		return true
+	})
+	if n = max(n, 0); n < len(b.open) {
+		b.open, b.size = b.open[n:], b.size-n
+		return false
+	}
+	b.reset()
+	return true
+}
+
+func (b *batch) reset() {
 	b.size = 0
 	if b.open = b.open[:0]; cap(b.open) > batchSize/4 {
 		b.open = nil // an idle connection keeps little
 	}
-	return err
 }
 
-// A wire writes what there is for one connection: whoever has something calls now or soon, and gather collects it.
+// A wire writes what there is for one connection: gather collects it. Whoever has something calls now or soon; or try, and writes it in place of the goroutine that is there for that.
 type wire struct {
-	conn  net.Conn
-	wake  chan struct{} // of one place
-	ended chan struct{} // closed when nothing more is to be written
-	timer atomic.Bool   // whether soon has a timer
+	conn   net.Conn
+	raw    syscall.RawConn // nil for a connection on which a write cannot be tried
+	gather func(*batch)
+	wake   chan struct{} // of one place
+	ended  chan struct{} // closed when nothing more is to be written
+	timer  atomic.Bool   // whether soon has a timer
+
+	turn sync.Mutex // who gathers and writes
+	rest batch      // what was gathered and is not written
 }
 
 func newWire(conn net.Conn) *wire {
-	return &wire{conn: conn, wake: make(chan struct{}, 1), ended: make(chan struct{})}
+	w := &wire{conn: conn, wake: make(chan struct{}, 1), ended: make(chan struct{})}
+	if c, ok := conn.(syscall.Conn); ok {
+		w.raw, _ = c.SyscallConn() // nil with an error
+	}
+	return w
 }
 
-// now has gather called.
+// now has what there is written.
 func (w *wire) now() {
 	select {
 	case w.wake <- struct{}{}:
@@ -100,7 +133,7 @@ func (w *wire) now() {
 	}
 }
 
-// soon has gather called within ackDelay.
+// soon has it written within ackDelay.
 func (w *wire) soon() {
 	if w.timer.CompareAndSwap(false, true) {
 		time.AfterFunc(ackDelay, func() {
@@ -110,15 +143,29 @@ func (w *wire) soon() {
 	}
 }
 
-// write writes what gather collects, until the connection breaks, or end is called and nothing is left.
-func (w *wire) write(gather func(*batch)) error {
-	var b batch
+// try writes what there is, as far as that does not wait; the rest is left to write. Its caller holds nothing that gather takes.
+func (w *wire) try() {
+	if w.raw == nil || !w.turn.TryLock() {
+		w.now()
+		return
+	}
+	defer w.turn.Unlock()
+	if w.rest.size == 0 {
+		w.gather(&w.rest)
+	}
+	if w.rest.size > 0 && !w.rest.tryWrite(w.raw) {
+		w.now()
+	}
+}
+
+// write writes what gather collects, until the connection breaks, or nothing is left after ended is closed.
+func (w *wire) write() error {
 	for {
-		gather(&b)
-		if b.size > 0 {
-			if err := b.writeTo(w.conn); err != nil {
-				return err
-			}
+		wrote, err := w.writeOnce()
+		if err != nil {
+			return err
+		}
+		if wrote {
 			continue
 		}
 		select {
@@ -127,4 +174,17 @@ func (w *wire) write(gather func(*batch)) error {
 			return nil
 		}
 	}
+}
+
+// writeOnce writes a batch, and reports whether there was one.
+func (w *wire) writeOnce() (bool, error) {
+	w.turn.Lock()
+	defer w.turn.Unlock()
+	if w.rest.size == 0 {
+		w.gather(&w.rest)
+	}
+	if w.rest.size == 0 {
+		return false, nil
+	}
+	return true, w.rest.writeTo(w.conn)
 }
