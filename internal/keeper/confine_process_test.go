@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/troupe-run/troupe/test/kit/when"
 )
 
 // says starts a child that says one line, and returns that.
@@ -48,6 +50,7 @@ func (f *fixture) supported(t *testing.T, name string, c Confine) bool {
 // TestConfinement tries each way that the kernel has, and reads the error of each that it has not.
 func TestConfinement(t *testing.T) {
 	t.Parallel()
+	when.Unraced(t, "it is about what the kernel does to dozens of processes")
 	f := spawned(t, time.Minute)
 	before := len(filesOf(t, f.PID()))
 	t.Run("privileges", func(t *testing.T) {

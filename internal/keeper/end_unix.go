@@ -185,6 +185,7 @@ func (e *engine) finish(c *child) {
 		<-c.outDone
 		<-c.errDone
 		c.made.close()
+		c.made.group.remove()
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

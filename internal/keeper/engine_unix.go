@@ -194,7 +194,7 @@ func (e *engine) start(c *child) {
 		e.byPID[pid] = c
 	})
 	if err != nil {
-		e.failStart(c, err)
+		e.failStart(c, made, err)
 		return
 	}
 	e.mu.Lock()
@@ -234,7 +234,7 @@ func (e *engine) badge(c *child) {
 }
 
 // failStart ends what has begun of a child that could not be started, and says why.
-func (e *engine) failStart(c *child, err error) {
+func (e *engine) failStart(c *child, made *launched, err error) {
 	e.mu.Lock()
 	begun := c.family.root != 0
 	if begun {
@@ -244,6 +244,7 @@ func (e *engine) failStart(c *child, err error) {
 	e.mu.Unlock()
 	if begun {
 		e.end(c)
+		made.group.remove()
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/troupe-run/troupe/test/kit/when"
 )
 
 // rude are children that do not end when they should, each with how many lines it says at first.
@@ -119,6 +121,7 @@ func TestManyTrees(t *testing.T) {
 // TestKills has ten fixed cases of who is killed, among what: in the end nothing with a mark is left, and no zombie.
 func TestKills(t *testing.T) {
 	t.Parallel()
+	when.Unraced(t, "each case is a serve, a keeper and its trees, whose code other tests run")
 	for name, row := range map[string]struct {
 		roles []string
 		kill  func(t *testing.T, r *rival)

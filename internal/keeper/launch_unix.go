@@ -61,17 +61,16 @@ type launched struct {
 	theirs         []*os.File // the child's ends, and what else it gets
 }
 
-// close closes what is open here, after a failure.
-func (l *launched) close() {
-	for _, f := range append([]*os.File{l.input, l.output, l.stderr}, l.theirs...) {
+// close closes what is open here.
+func (p *launched) close() {
+	for _, f := range append([]*os.File{p.input, p.output, p.stderr}, p.theirs...) {
 		if f != nil {
 			_ = f.Close()
 		}
 	}
-	l.group.remove()
 }
 
-// start makes the process of a spec. enter is called with its pid before anybody can reap it. A confined one may fail after that: then it has ended, or is about to.
+// start makes the process of a spec. enter is called with its pid before anybody can reap it. A confined one may fail after that: then it has ended, or is about to, and only its group is the caller's.
 func (l *launcher) start(s Spec, mark string, forking func(func()), enter func(pid int)) (*launched, error) {
 	env := append(append([]string(nil), s.Env...), MarkName+"="+mark)
 	path, err := lookPath(s.Command[0], s.Env, s.Dir)
@@ -84,6 +83,9 @@ func (l *launcher) start(s Spec, mark string, forking func(func()), enter func(p
 	}
 	if err := l.launch(p, s, path, env, mark, forking, enter); err != nil {
 		p.close()
+		if p.pid == 0 {
+			p.group.remove()
+		}
 		return p, err
 	}
 	for _, f := range p.theirs {

@@ -239,11 +239,18 @@ func spawned(t *testing.T, keep time.Duration) *fixture {
 	t.Helper()
 	dir := t.TempDir()
 	f := &fixture{socket: filepath.Join(dir, "keeper.sock"), boot: newToken(), log: filepath.Join(dir, "log"), stderr: &collected{}}
-	c, err := Spawn(t.Context(), f.options(), Launch{Program: []string{ownProgram(t), "keeper"}, Boot: f.boot, Keep: keep, Log: f.log})
+	c, err := Spawn(t.Context(), f.options(), Launch{Program: []string{ownProgram(t), "keeper"}, Boot: f.boot, Keep: keep, Log: f.log, Env: []string{"GORACE=log_path=" + f.log}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	f.Client = c
+	t.Cleanup(func() {
+		races, _ := filepath.Glob(f.log + ".*") // of the keeper, under the detector
+		for _, path := range races {
+			text, _ := os.ReadFile(path)
+			t.Errorf("%s: %s", path, text)
+		}
+	})
 	t.Cleanup(func() {
 		_ = syscall.Kill(c.PID(), syscall.SIGTERM)
 		await(t, "the end of the keeper", func() bool { return syscall.Kill(c.PID(), 0) != nil })

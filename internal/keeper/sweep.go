@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Sweep ends what a keeper has left that was killed: the processes of this user whose environment has a mark of that boot, with their descendants, and whoever is in the session or group of one. It
+// Sweep ends what a keeper has left that was killed: the processes whose environment this user may read and has a mark of that boot, with their descendants, and whoever is in the session or group of one. It
 // returns how many it has signalled, and when none is left. It must not be called while a keeper of that boot lives. Where the system does not list processes it finds nobody, and says so.
 //
 // A descendant that has left its session and its parents and has made itself another environment is found by nobody but its keeper.
