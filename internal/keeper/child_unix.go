@@ -108,11 +108,11 @@ func (e *engine) tryFeed(c *child) {
 	n := 0
 	if raw, err := c.made.input.SyscallConn(); err == nil {
 		_ = raw.Write(func(fd uintptr) bool {
-			n, _ = syscall.Write(int(fd), text) // feed gets the same error again
+			n = writeNow(fd, text)
 			return true
 		})
 	}
-	e.lineWritten(c, max(n, 0), nil)
+	e.lineWritten(c, n, nil)
 }
 
 // nextLine returns what is to be written next, which is then its caller's to write, until lineWritten. It is nil if there is nothing, or somebody else writes; shut says that the input is closed.
@@ -151,6 +151,12 @@ func (e *engine) lineWritten(c *child, n int, err error) {
 	if err != nil && !errors.Is(err, os.ErrClosed) {
 		e.beginEnd(c, "its standard input: "+err.Error())
 	}
+}
+
+// writeNow writes what the system takes at once, and returns how much that is. An error is for who waits for the rest: it gets the same one again.
+func writeNow(fd uintptr, text []byte) int {
+	n, _ := syscall.Write(int(fd), text)
+	return max(n, 0)
 }
 
 // pieces are buffers for what processes write. A process that writes nothing has none.

@@ -86,10 +86,10 @@ func (b *batch) tryWrite(raw syscall.RawConn) bool {
 	}
 	n := 0
 	_ = raw.Write(func(fd uintptr) bool {
-		n, _ = syscall.Write(int(fd), b.open) // who waits for it gets the same error again
+		n = writeNow(fd, b.open)
 		return true
 	})
-	if n = max(n, 0); n < len(b.open) {
+	if n < len(b.open) {
 		b.open, b.size = b.open[n:], b.size-n
 		return false
 	}
