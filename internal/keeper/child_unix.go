@@ -12,6 +12,7 @@ import (
 
 // A child is a process of an engine, from its start until it is forgotten. The engine's mutex guards it, but for what goroutines of its own read.
 type child struct {
+	engine *engine
 	handle uint64
 	token  string
 	spec   Spec
@@ -51,8 +52,8 @@ type child struct {
 	errDone  chan struct{}
 }
 
-func newChild(handle uint64, token string, s Spec, mark string, now time.Time) *child {
-	c := &child{handle: handle, token: token, spec: s, mark: mark, began: now, starting: true}
+func newChild(e *engine, handle uint64, token string, s Spec, mark string, now time.Time) *child {
+	c := &child{engine: e, handle: handle, token: token, spec: s, mark: mark, began: now, starting: true}
 	c.family.mark = mark
 	c.stop.grace, c.stop.term = s.Grace, s.Term
 	c.feedWake, c.room, c.poke = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
@@ -77,9 +78,9 @@ func (c *child) kept(holder *peer) Kept {
 }
 
 // feed writes the lines that come for a process into its pipe, until its input is closed. It waits in a write as long as the process does not read.
-func (e *engine) feed(c *child) {
+func (c *child) feed() {
 	for {
-		text, shut := e.nextLine(c)
+		text, shut := c.nextLine()
 		switch {
 		case shut:
 			return
@@ -92,7 +93,7 @@ func (e *engine) feed(c *child) {
 			continue
 		}
 		n, err := c.made.input.Write(text)
-		e.lineWritten(c, n, err)
+		c.lineWritten(n, err)
 		if err != nil {
 			return
 		}
@@ -100,8 +101,8 @@ func (e *engine) feed(c *child) {
 }
 
 // tryFeed writes a line that has just come, if that does not wait and nobody else writes. The rest is for feed.
-func (e *engine) tryFeed(c *child) {
-	text, shut := e.nextLine(c)
+func (c *child) tryFeed() {
+	text, shut := c.nextLine()
 	if shut || text == nil {
 		return // who writes now finds it, or nobody may
 	}
@@ -112,11 +113,12 @@ func (e *engine) tryFeed(c *child) {
 			return true
 		})
 	}
-	e.lineWritten(c, n, nil)
+	c.lineWritten(n, nil)
 }
 
 // nextLine returns what is to be written next, which is then its caller's to write, until lineWritten. It is nil if there is nothing, or somebody else writes; shut says that the input is closed.
-func (e *engine) nextLine(c *child) (text []byte, shut bool) {
+func (c *child) nextLine() (text []byte, shut bool) {
+	e := c.engine
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if c.stop.closed {
@@ -134,7 +136,8 @@ func (e *engine) nextLine(c *child) (text []byte, shut bool) {
 }
 
 // lineWritten takes how much of that was written.
-func (e *engine) lineWritten(c *child, n int, err error) {
+func (c *child) lineWritten(n int, err error) {
+	e := c.engine
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	c.feeding = false
@@ -143,13 +146,13 @@ func (e *engine) lineWritten(c *child, n int, err error) {
 	c.in.end(c.fed > 0, all)
 	if all {
 		c.fed = 0
-		e.offer(c, false)
+		c.offer(false)
 	}
 	if len(c.in.queue) > 0 {
 		wakeUp(c.feedWake)
 	}
 	if err != nil && !errors.Is(err, os.ErrClosed) {
-		e.beginEnd(c, "its standard input: "+err.Error())
+		c.beginEnd("its standard input: " + err.Error())
 	}
 }
 
@@ -219,7 +222,8 @@ func emptyPipe(raw syscall.RawConn, take func([]byte)) {
 }
 
 // readOutput makes lines of what a process writes, while there is room for them.
-func (e *engine) readOutput(c *child) {
+func (c *child) readOutput() {
+	e := c.engine
 	defer close(c.outDone)
 	raw, err := c.made.output.SyscallConn()
 	if err != nil {
@@ -231,21 +235,21 @@ func (e *engine) readOutput(c *child) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		if tooLong == nil {
-			tooLong = s.split(piece, func(line []byte) { e.addLine(c, line) })
+			tooLong = s.split(piece, func(line []byte) { c.addLine(line) })
 		}
 	}
 	for tooLong == nil {
-		if !e.awaitRoom(c, &s) {
+		if !c.awaitRoom(&s) {
 			continue
 		}
 		if err = readPiece(raw, take); err != nil {
 			break
 		}
-		e.flush(c)
+		c.flush()
 	}
 	if tooLong != nil {
 		e.mu.Lock()
-		e.beginEnd(c, "its standard output: "+tooLong.Error())
+		c.beginEnd("its standard output: " + tooLong.Error())
 		e.mu.Unlock()
 		_ = c.made.output.Close()
 		return
@@ -255,14 +259,14 @@ func (e *engine) readOutput(c *child) {
 	}
 	e.mu.Lock()
 	if rest, ok := s.rest(); ok {
-		e.addLine(c, rest)
+		c.addLine(rest)
 	}
 	e.mu.Unlock()
-	e.flush(c)
+	c.flush()
 }
 
 // addLine numbers a line of a process.
-func (e *engine) addLine(c *child, line []byte) {
+func (c *child) addLine(line []byte) {
 	if c.forgot {
 		return
 	}
@@ -271,7 +275,8 @@ func (e *engine) addLine(c *child, line []byte) {
 }
 
 // flush has what a child has written told to its holder.
-func (e *engine) flush(c *child) {
+func (c *child) flush() {
+	e := c.engine
 	e.mu.Lock()
 	var w *wire
 	if c.holder != nil && c.queued {
@@ -284,7 +289,8 @@ func (e *engine) flush(c *child) {
 }
 
 // awaitRoom waits until the window has room, and reports whether it has. What a process has left in its pipe at its end is read anyway.
-func (e *engine) awaitRoom(c *child, s *splitter) bool {
+func (c *child) awaitRoom(s *splitter) bool {
+	e := c.engine
 	e.mu.Lock()
 	room := !c.out.full(len(s.part)) || c.draining || c.forgot
 	e.mu.Unlock()
@@ -295,7 +301,8 @@ func (e *engine) awaitRoom(c *child, s *splitter) bool {
 }
 
 // readStderr relays what a process complains of, as much of it as may be.
-func (e *engine) readStderr(c *child) {
+func (c *child) readStderr() {
+	e := c.engine
 	defer close(c.errDone)
 	raw, err := c.made.stderr.SyscallConn()
 	if err != nil {
@@ -305,7 +312,7 @@ func (e *engine) readStderr(c *child) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		if c.words.write(piece, time.Now(), c.holder != nil) {
-			e.offer(c, true)
+			c.offer(true)
 		}
 	}
 	for err == nil {

@@ -12,24 +12,25 @@ import (
 const drainTime = 100 * time.Millisecond
 
 // beginEnd ends a child and its descendants. The caller holds e.mu.
-func (e *engine) beginEnd(c *child, reason string) {
+func (c *child) beginEnd(reason string) {
 	if c.stop.ask(time.Now()) {
 		c.reason = reason
 	}
-	e.carryOutEnd(c)
+	c.carryOutEnd()
 }
 
 // carryOutEnd starts the goroutine that ends a child, unless its start is not over: that does it then. The caller holds e.mu.
-func (e *engine) carryOutEnd(c *child) {
+func (c *child) carryOutEnd() {
 	wakeUp(c.poke)
 	if !c.starting && !c.ending {
 		c.ending = true
-		go e.end(c)
+		go c.end()
 	}
 }
 
 // end does what the child's stopping says until nobody is left.
-func (e *engine) end(c *child) {
+func (c *child) end() {
+	e := c.engine
 	begun := time.Now()
 	warned := false
 	for {
@@ -38,7 +39,7 @@ func (e *engine) end(c *child) {
 		ask := c.stop.closed && (c.stop.exited || c.stop.stage == stageKilling)
 		e.mu.Unlock()
 		if ask {
-			left = len(e.members(c))
+			left = len(c.members())
 			if !c.group().empty() {
 				left++
 			}
@@ -53,15 +54,15 @@ func (e *engine) end(c *child) {
 				_ = c.made.input.Close()
 			}
 		case actTerminate:
-			e.terminate(c)
+			c.terminate()
 		case actKill:
-			e.kill(c)
+			c.kill()
 			if !warned && time.Since(begun) > 10*time.Second+c.spec.Grace+c.spec.Term {
 				warned = true
 				e.log.Warn("a process does not end after SIGKILL", "id", c.spec.ID, "pid", c.family.root, "left", left)
 			}
 		case actFinish:
-			e.finish(c)
+			c.finish()
 			return
 		}
 		if wait > 0 {
@@ -83,7 +84,8 @@ func (c *child) group() *cgroup {
 }
 
 // members returns who of a child's family lives, as the system lists it from now on. Where it lists nobody, the group stands for all.
-func (e *engine) members(c *child) []procEntry {
+func (c *child) members() []procEntry {
+	e := c.engine
 	census := e.forest.list(time.Now(), func() map[int]bool {
 		e.mu.Lock()
 		defer e.mu.Unlock()
@@ -124,7 +126,8 @@ func (e *engine) members(c *child) []procEntry {
 }
 
 // terminate sends SIGTERM to the group of a child. Once the child itself is reaped, its number may be another group's, and each member is asked.
-func (e *engine) terminate(c *child) {
+func (c *child) terminate() {
+	e := c.engine
 	e.mu.Lock()
 	reaped := c.family.reaped
 	if !reaped {
@@ -132,7 +135,7 @@ func (e *engine) terminate(c *child) {
 	}
 	e.mu.Unlock()
 	if reaped {
-		for _, p := range e.members(c) {
+		for _, p := range c.members() {
 			if p.group == c.family.root {
 				_ = signalProcess(p, syscall.SIGTERM)
 			}
@@ -141,14 +144,15 @@ func (e *engine) terminate(c *child) {
 }
 
 // kill sends SIGKILL to each of a child's family. Who is made meanwhile is found the next time.
-func (e *engine) kill(c *child) {
+func (c *child) kill() {
+	e := c.engine
 	c.group().kill()
 	e.mu.Lock()
 	if !c.family.reaped {
 		_ = syscall.Kill(-c.family.root, syscall.SIGKILL)
 	}
 	e.mu.Unlock()
-	for _, p := range e.members(c) {
+	for _, p := range c.members() {
 		if p.start == 0 {
 			_ = syscall.Kill(-p.group, syscall.SIGKILL) // there is no list
 			continue
@@ -169,11 +173,12 @@ func (e *engine) reaped(pid int, wait syscall.WaitStatus, known bool) {
 	c.family.reaped = true
 	c.wait, c.waitKnown = wait, known
 	c.stop.reap(time.Now())
-	e.carryOutEnd(c)
+	c.carryOutEnd()
 }
 
 // finish tells how a child ended, of which nothing is left but what lies in its pipes.
-func (e *engine) finish(c *child) {
+func (c *child) finish() {
+	e := c.engine
 	e.mu.Lock()
 	c.draining = true
 	e.mu.Unlock()
@@ -203,13 +208,13 @@ func (e *engine) finish(c *child) {
 	case c.forgot:
 		e.remove(c)
 	case c.holder != nil:
-		e.tellExit(c)
+		c.tellExit()
 	}
 	wakeUp(e.poke)
 }
 
 // tellExit tells the holder how a child ended. Lines of it may follow.
-func (e *engine) tellExit(c *child) {
+func (c *child) tellExit() {
 	c.holder.control(kindExited, exited{c.handle, c.status})
 }
 

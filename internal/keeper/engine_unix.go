@@ -107,7 +107,7 @@ func (e *engine) judgeCustody() (time.Duration, bool) {
 			continue
 		}
 		if e.forget(c); !c.gone {
-			e.beginEnd(c, "nobody has adopted it")
+			c.beginEnd("nobody has adopted it")
 		}
 	}
 	if e.ending {
@@ -131,7 +131,7 @@ func (e *engine) endAll(reason string) {
 	e.ending = true
 	for _, c := range e.kept {
 		if !c.gone {
-			e.beginEnd(c, reason)
+			c.beginEnd(reason)
 		}
 	}
 	wakeUp(e.poke)
@@ -183,7 +183,7 @@ func (e *engine) reap() {
 func (e *engine) start(c *child) {
 	forking := func(fork func()) {
 		e.forest.while(func() {
-			e.badge(c)
+			c.badge()
 			fork()
 		})
 	}
@@ -200,9 +200,9 @@ func (e *engine) start(c *child) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	c.made, c.starting = made, false
-	go e.feed(c)
-	go e.readOutput(c)
-	go e.readStderr(c)
+	go c.feed()
+	go c.readOutput()
+	go c.readStderr()
 	e.log.Info("process started", "id", c.spec.ID, "pid", c.family.root, "unenforced", made.unenforced)
 	if p := c.asker; p != nil && p == e.peer {
 		e.hand(c, p)
@@ -213,14 +213,15 @@ func (e *engine) start(c *child) {
 	}
 	c.asker = nil
 	if e.ending {
-		e.beginEnd(c, "the keeper ends")
+		c.beginEnd("the keeper ends")
 	} else if c.stop.stage != stageRunning {
-		e.carryOutEnd(c)
+		c.carryOutEnd()
 	}
 }
 
 // badge has the next process of a keeper have a badge. Another program's limits are its own.
-func (e *engine) badge(c *child) {
+func (c *child) badge() {
+	e := c.engine
 	if e.forest.keeper == 0 {
 		return
 	}
@@ -243,7 +244,7 @@ func (e *engine) failStart(c *child, made *launched, err error) {
 	}
 	e.mu.Unlock()
 	if begun {
-		e.end(c)
+		c.end()
 		made.group.remove()
 	}
 	e.mu.Lock()
@@ -261,12 +262,12 @@ func (e *engine) hand(c *child, p *peer) {
 		c.holder = p
 		c.queued = false
 		c.inTold = 0
-		e.offer(c, true)
+		c.offer(true)
 	}
 }
 
 // offer says that the holder of a child may have something to be told: now, or when there is more. The caller holds e.mu.
-func (e *engine) offer(c *child, now bool) {
+func (c *child) offer(now bool) {
 	if c.holder == nil {
 		return
 	}

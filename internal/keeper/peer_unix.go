@@ -61,7 +61,7 @@ func (e *engine) serve(conn net.Conn) error {
 			p.fed = nil
 			e.mu.Unlock()
 			if fed != nil {
-				e.tryFeed(fed)
+				fed.tryFeed()
 			}
 		}
 	}
@@ -234,7 +234,7 @@ func (e *engine) handle(p *peer, f frame) error {
 		return answer(p, f, func(v forget) (uint64, error) {
 			if c := e.kept[v.Handle]; c != nil && c.holder == p {
 				if e.forget(c); !c.gone {
-					e.beginEnd(c, "nobody wants it any more")
+					c.beginEnd("nobody wants it any more")
 				}
 			}
 			return 0, nil
@@ -253,7 +253,7 @@ func (e *engine) handle(p *peer, f frame) error {
 			if c == nil {
 				return v.Request, fmt.Errorf("%w: %d", ErrAbsent, v.Handle)
 			}
-			e.beginEnd(c, v.Reason)
+			c.beginEnd(v.Reason)
 			p.control(kindDone, done{v.Request})
 			return v.Request, nil
 		})
@@ -302,7 +302,7 @@ func (e *engine) beginStart(p *peer, v start) error {
 			p.control(kindStarted, started{v.Request, c.handle, c.family.root, c.made.unenforced})
 			e.hand(c, p)
 			if c.gone {
-				e.tellExit(c)
+				c.tellExit()
 			}
 		}
 		return nil
@@ -316,7 +316,7 @@ func (e *engine) beginStart(p *peer, v start) error {
 		return fmt.Errorf("%w: %d", ErrMany, len(e.kept))
 	}
 	e.lastHandle++
-	c := newChild(e.lastHandle, v.Token, v.Spec, newMark(e.boot, newToken()), time.Now())
+	c := newChild(e, e.lastHandle, v.Token, v.Spec, newMark(e.boot, newToken()), time.Now())
 	c.asker, c.request = p, v.Request
 	e.kept[c.handle], e.byID[c.spec.ID] = c, c
 	if err := e.custody.hold(p.number, c.handle); err != nil {
