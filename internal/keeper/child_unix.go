@@ -235,7 +235,7 @@ func (c *child) readOutput() {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		if tooLong == nil {
-			tooLong = s.split(piece, func(line []byte) { c.addLine(line) })
+			tooLong = s.split(piece, c.addLine)
 		}
 	}
 	for tooLong == nil {
