@@ -1,0 +1,191 @@
+package keeper
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+)
+
+// cgroups makes control groups of version 2 below the one of this process, where that was delegated to it.
+type cgroups struct {
+	boot   string
+	once   sync.Once
+	base   string // the directory of this process' group
+	memory error  // why no memory can be bounded
+	err    error  // why no group can be made
+}
+
+// A cgroup is the group of one process and its descendants. A nil one is none.
+type cgroup struct {
+	path string
+	dir  *os.File
+}
+
+// groupPrefix begins the names of the groups of a boot's keepers.
+func groupPrefix(boot string) string { return "troupe-" + boot + "-" }
+
+// make makes the group that a process is started in, if it is wanted.
+func (c *cgroups) make(want Confine, mark string) (*cgroup, error) {
+	if !want.Cgroup.on() {
+		return nil, nil
+	}
+	c.once.Do(c.open)
+	if c.err != nil {
+		return nil, c.err
+	}
+	if want.Memory > 0 && c.memory != nil {
+		return nil, c.memory
+	}
+	g := &cgroup{path: filepath.Join(c.base, groupPrefix(c.boot)+strings.TrimPrefix(mark, c.boot+"-"))}
+	if err := os.Mkdir(g.path, 0o755); err != nil {
+		return nil, err
+	}
+	if want.Memory > 0 {
+		if err := os.WriteFile(filepath.Join(g.path, "memory.max"), strconv.AppendUint(nil, want.Memory, 10), 0); err != nil {
+			g.remove()
+			return nil, err
+		}
+		_ = os.WriteFile(filepath.Join(g.path, "memory.oom.group"), []byte("1"), 0) // half a tree is of no use; Linux 4.19
+	}
+	var err error
+	if g.dir, err = os.Open(g.path); err != nil {
+		g.remove()
+		return nil, err
+	}
+	return g, nil
+}
+
+// open finds the group of this process, ends what an earlier keeper of the boot has left there, and prepares to bound memory.
+func (c *cgroups) open() {
+	if c.base, c.err = ownCgroup(); c.err != nil {
+		return
+	}
+	probe := filepath.Join(c.base, groupPrefix(c.boot)+"probe")
+	if err := os.Mkdir(probe, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		c.err = fmt.Errorf("the control group is not delegated: %w", err)
+		return
+	}
+	_ = os.Remove(probe)
+	sweepCgroups(c.boot)
+	c.memory = c.enableMemory()
+}
+
+// enableMemory has groups below this one bound memory. A group with such groups has no processes of its own, so that this one moves to a group beside them.
+func (c *cgroups) enableMemory() error {
+	offered, err := os.ReadFile(filepath.Join(c.base, "cgroup.controllers"))
+	if err != nil {
+		return err
+	}
+	if !bytes.Contains(append(offered, ' '), []byte("memory")) {
+		return errors.New("memory: the controller is not delegated to " + c.base)
+	}
+	control := filepath.Join(c.base, "cgroup.subtree_control")
+	if now, err := os.ReadFile(control); err == nil && bytes.Contains(now, []byte("memory")) {
+		return nil
+	}
+	if err = os.WriteFile(control, []byte("+memory"), 0); !errors.Is(err, syscall.EBUSY) {
+		return err
+	}
+	leaf := filepath.Join(c.base, "troupe-keeper")
+	if err := os.Mkdir(leaf, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(leaf, "cgroup.procs"), strconv.AppendInt(nil, int64(os.Getpid()), 10), 0); err != nil {
+		return err
+	}
+	if err := os.WriteFile(control, []byte("+memory"), 0); err != nil {
+		return fmt.Errorf("memory: %s has other processes than this one: %w", c.base, err)
+	}
+	return nil
+}
+
+// ownCgroup returns the directory of this process' group of version 2.
+func ownCgroup() (string, error) {
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return "", err
+	}
+	groups, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return "", err
+	}
+	return findCgroup(string(mounts), string(groups))
+}
+
+// findCgroup joins where the hierarchy of version 2 is mounted to the path of a process in it.
+func findCgroup(mounts, groups string) (string, error) {
+	path, found := "", false
+	for line := range strings.Lines(groups) {
+		if rest, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "0::"); ok {
+			path, found = rest, true
+		}
+	}
+	if !found {
+		return "", errors.New("the system has no control groups of version 2")
+	}
+	for line := range strings.Lines(mounts) {
+		// 36 35 98:0 /root /mount options - type source: see proc(5).
+		before, after, ok := strings.Cut(line, " - ")
+		fields := strings.Fields(before)
+		if !ok || !strings.HasPrefix(after, "cgroup2 ") || len(fields) < 5 {
+			continue
+		}
+		if below, ok := strings.CutPrefix(path, strings.TrimSuffix(fields[3], "/")); ok {
+			return filepath.Join(fields[4], below), nil
+		}
+	}
+	return "", errors.New("control groups of version 2 are not mounted")
+}
+
+func (g *cgroup) apply(attr *syscall.SysProcAttr) {
+	if g != nil {
+		attr.UseCgroupFD, attr.CgroupFD = true, int(g.dir.Fd())
+	}
+}
+
+// kill ends all processes of the group at once, where the system can (Linux 5.14).
+func (g *cgroup) kill() {
+	if g != nil {
+		_ = os.WriteFile(filepath.Join(g.path, "cgroup.kill"), []byte("1"), 0)
+	}
+}
+
+// empty reports whether the group has no processes.
+func (g *cgroup) empty() bool {
+	if g == nil {
+		return true
+	}
+	events, err := os.ReadFile(filepath.Join(g.path, "cgroup.events"))
+	return err != nil || bytes.Contains(events, []byte("populated 0"))
+}
+
+// remove removes the group, whose processes have ended.
+func (g *cgroup) remove() {
+	if g == nil {
+		return
+	}
+	if g.dir != nil {
+		_ = g.dir.Close()
+	}
+	_ = os.Remove(g.path) // what is not empty stays, and the next sweep finds it
+}
+
+// sweepCgroups ends what keepers of a boot have left in groups below this process' own, and removes those that are empty.
+func sweepCgroups(boot string) {
+	base, err := ownCgroup()
+	if err != nil {
+		return
+	}
+	paths, _ := filepath.Glob(filepath.Join(base, groupPrefix(boot)+"*"))
+	for _, path := range paths {
+		g := &cgroup{path: path}
+		g.kill()
+		g.remove()
+	}
+}

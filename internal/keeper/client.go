@@ -1,0 +1,516 @@
+package keeper
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Errors of a connection to a keeper.
+var (
+	// ErrEnded reports that the keeper has ended, and with it its processes: Sweep finds what is left of them. What was sent and not acknowledged may have been read, or not.
+	ErrEnded = errors.New("keeper: it has ended")
+
+	// ErrClosed reports that [Client.Close] was called. The processes of a keeper live on.
+	ErrClosed = errors.New("keeper: the connection is closed")
+)
+
+// Options are what a [Client] is made with.
+type Options struct {
+	// Socket is the path of the keeper's socket.
+	Socket string
+
+	// Release is what the keeper is told of this program.
+	Release string
+
+	// Log gets what goes wrong between this process and the keeper. Nil is slog.Default.
+	Log *slog.Logger
+
+	// Stderr gets each line of standard error that is relayed, with the number of lines that were left out before it. It is called on the goroutine that reads from the keeper, so that it must
+	// not wait. Nil drops them; [Status] has the last ones anyway.
+	Stderr func(id string, line []byte, dropped int)
+}
+
+// A Client uses a keeper. It connects again when the connection breaks while the keeper lives; who has the keeper's processes does not see that.
+type Client struct {
+	options Options
+	redial  func(context.Context) (net.Conn, error) // nil where there is no second connection
+	ended   chan struct{}
+	stop    context.CancelFunc // ends what run waits for
+	after   func()             // what Close waits for
+
+	mu        sync.Mutex
+	about     welcome
+	wire      *wire  // of the connection, nil between two
+	frames    []byte // what the keeper is to be told beside lines
+	last      uint64 // the number of the newest request
+	requests  map[uint64]*request
+	processes map[uint64]*Process // by handle
+	ready     []*Process          // that may have something for the keeper
+	failure   error               // why nothing follows
+	broken    int                 // how often the connection has broken soon after it was made
+	detail    error               // how the keeper's process ended, if it is a child of this one
+}
+
+// A request waits for its answer.
+type request struct {
+	kind   kind
+	body   any
+	answer func(frame) error // takes an answer; called with Client.mu
+	refuse func(error)       // takes that it is refused; called likewise
+	late   func(frame) error // takes one that nobody waits for any more, if that must not be lost
+	done   chan error        // of one place
+	silent bool              // whether it is made again with each connection by what it is about
+}
+
+// Dial connects to a keeper. With [ErrEnding] there is one that is about to end: as if there were none, since [Spawn] waits for it.
+func Dial(ctx context.Context, o Options) (*Client, error) {
+	redial := func(ctx context.Context) (net.Conn, error) { return dial(ctx, o.Socket) }
+	conn, err := redial(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("keeper: dial %s: %w", o.Socket, err)
+	}
+	return newClient(ctx, o, conn, redial)
+}
+
+// newClient greets the keeper at a connection, and goes on with it.
+func newClient(ctx context.Context, o Options, conn net.Conn, redial func(context.Context) (net.Conn, error)) (*Client, error) {
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	c := &Client{options: o, redial: redial, ended: make(chan struct{}), requests: map[uint64]*request{}, processes: map[uint64]*Process{}}
+	r, err := c.greet(ctx, conn)
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	running, stop := context.WithCancel(context.Background())
+	c.stop = stop
+	c.wire = c.newWire(conn)
+	go c.run(running, conn, r)
+	return c, nil
+}
+
+// greet agrees on a version.
+func (c *Client) greet(ctx context.Context, conn net.Conn) (*bufio.Reader, error) {
+	until, ok := ctx.Deadline()
+	if most := time.Now().Add(helloTime); !ok || until.After(most) {
+		until = most
+	}
+	_ = conn.SetDeadline(until)
+	defer func() { _ = conn.SetDeadline(time.Time{}) }()
+	text, err := appendControl(nil, kindHello, hello{oldestVersion, newestVersion, c.options.Release, os.Getpid()})
+	if err == nil {
+		_, err = conn.Write(text)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("keeper: hello: %w", err)
+	}
+	r := bufio.NewReaderSize(conn, 64<<10)
+	f, err := readFrame(r)
+	if err != nil {
+		return nil, fmt.Errorf("keeper: hello: %w", err)
+	}
+	switch f.kind {
+	case kindWelcome:
+		w, err := decodeFirst[welcome](f)
+		if err == nil && (w.Version < oldestVersion || w.Version > newestVersion) {
+			err = fmt.Errorf("%w: it chose %d", ErrVersion, w.Version)
+		}
+		if err != nil {
+			return nil, err
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.about.Life != "" && c.about.Life != w.Life {
+			return nil, fmt.Errorf("%w: another one is in its place", ErrEnded)
+		}
+		c.about = w
+		return r, nil
+	case kindRefused:
+		v, err := decode[refused](f)
+		if err != nil {
+			return nil, err
+		}
+		return nil, v.error()
+	}
+	return nil, fmt.Errorf("%w: %v came for hello", errFrame, f.kind)
+}
+
+// run speaks over a connection and those after it.
+func (c *Client) run(ctx context.Context, conn net.Conn, r *bufio.Reader) {
+	defer close(c.ended)
+	for {
+		begun := time.Now()
+		err := c.exchange(ctx, conn, r)
+		if c.broken++; time.Since(begun) > time.Second {
+			c.broken = 0
+		}
+		if ctx.Err() != nil {
+			err = ErrClosed
+		} else if !errors.Is(err, ErrReplaced) {
+			if conn, r, err = c.connectAgain(ctx, err); err == nil {
+				continue
+			}
+		}
+		c.fail(err)
+		return
+	}
+}
+
+// exchange speaks over one connection until it ends, and returns why.
+func (c *Client) exchange(ctx context.Context, conn net.Conn, r *bufio.Reader) error {
+	unwatch := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer unwatch()
+	c.mu.Lock()
+	w := c.wire
+	c.mu.Unlock()
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		_ = w.write()
+		_ = conn.Close()
+	}()
+	var err error
+	for err == nil {
+		var f frame
+		if f, err = readFrame(r); err == nil {
+			err = c.handle(f)
+		}
+	}
+	c.mu.Lock()
+	c.wire = nil
+	c.mu.Unlock()
+	close(w.ended)
+	_ = conn.Close()
+	<-written
+	return err
+}
+
+// connectAgain connects to the same keeper, and has what was asked for and not answered asked for again.
+func (c *Client) connectAgain(ctx context.Context, why error) (net.Conn, *bufio.Reader, error) {
+	if c.redial == nil {
+		return nil, nil, fmt.Errorf("%w: %w", ErrEnded, why)
+	}
+	c.options.Log.Warn("keeper: the connection is lost", "why", why)
+	wait := 10 * time.Millisecond << min(c.broken, 7)
+	if c.broken > 1 { // it is no accident
+		sleep(ctx, wait)
+	}
+	for ; ; wait = min(2*wait, time.Second) {
+		conn, err := c.redial(ctx)
+		var r *bufio.Reader
+		if err == nil {
+			if r, err = c.greet(ctx, conn); err == nil {
+				c.resume(conn)
+				return conn, r, nil
+			}
+			_ = conn.Close()
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil, nil, ErrClosed
+		case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, fs.ErrNotExist), errors.Is(err, ErrEnding): // nobody listens: it is gone
+			return nil, nil, fmt.Errorf("%w: %w", ErrEnded, err)
+		case errors.Is(err, ErrEnded), errors.Is(err, ErrVersion), errors.Is(err, ErrUnknown):
+			return nil, nil, err
+		}
+		sleep(ctx, wait)
+	}
+}
+
+// sleep waits, unless the context ends.
+func sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// resume begins another connection: processes are adopted again first, then comes what was not answered.
+func (c *Client) resume(conn net.Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wire = c.newWire(conn)
+	c.frames, c.ready = nil, nil
+	maps.DeleteFunc(c.requests, func(_ uint64, r *request) bool { return r.silent })
+	for _, p := range c.processes {
+		p.attached, p.queued = false, false
+		c.adoptAgain(p)
+	}
+	for _, number := range slices.Sorted(maps.Keys(c.requests)) {
+		if r := c.requests[number]; !r.silent {
+			c.control(r.kind, r.body)
+		}
+	}
+}
+
+func (c *Client) newWire(conn net.Conn) *wire {
+	w := newWire(conn)
+	w.gather = func(b *batch) { c.gather(w, b) }
+	return w
+}
+
+// control tells the keeper something, if there is a connection. The caller holds c.mu.
+func (c *Client) control(k kind, v any) {
+	frames, err := appendControl(c.frames, k, v)
+	if err != nil || c.wire == nil {
+		return // what is too long was refused before; what is asked for without a connection is asked for with the next
+	}
+	c.frames = frames
+	c.wire.now()
+}
+
+// ask sends a request, whose body is made of its number, and waits for the answer.
+func (c *Client) ask(ctx context.Context, k kind, body func(number uint64) any, answer, late func(frame) error) error {
+	r := &request{kind: k, answer: answer, late: late, done: make(chan error, 1)}
+	c.mu.Lock()
+	if c.failure != nil {
+		defer c.mu.Unlock()
+		return c.failure
+	}
+	c.last++
+	number := c.last
+	r.body = body(number)
+	if _, err := appendControl(nil, k, r.body); err != nil {
+		defer c.mu.Unlock()
+		return err
+	}
+	c.requests[number] = r
+	c.control(k, r.body)
+	c.mu.Unlock()
+	select {
+	case err := <-r.done:
+		return err
+	case <-ctx.Done():
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		select {
+		case err := <-r.done: // it was answered just now
+			return err
+		default:
+		}
+		if r.answer = late; late == nil {
+			delete(c.requests, number)
+		}
+		return fmt.Errorf("keeper: %v: %w", k, context.Cause(ctx))
+	}
+}
+
+// handle takes one frame. An error ends the connection.
+func (c *Client) handle(f frame) error {
+	c.mu.Lock()
+	switch f.kind {
+	case kindLine:
+		defer c.mu.Unlock()
+		handle, number, text, err := readPlace(f.body)
+		if p := c.processes[handle]; err == nil && p != nil && p.attached {
+			err = p.arrive(number, text)
+		}
+		return err
+	case kindAck:
+		defer c.mu.Unlock()
+		handle, number, _, err := readPlace(f.body)
+		if p := c.processes[handle]; err == nil && p != nil && p.attached {
+			err = p.acknowledged(number)
+		}
+		return err
+	case kindStderr:
+		handle, dropped, text, err := readComplaint(f.body)
+		p := c.processes[handle]
+		c.mu.Unlock()
+		if err == nil && p != nil && c.options.Stderr != nil {
+			c.options.Stderr(p.id, text, dropped)
+		}
+		return err
+	}
+	defer c.mu.Unlock()
+	switch f.kind {
+	case kindExited:
+		v, err := decode[exited](f)
+		if p := c.processes[v.Handle]; err == nil && p != nil {
+			p.end(&v.Status, nil)
+		}
+		return err
+	case kindReplaced:
+		return ErrReplaced
+	case kindRefused:
+		v, err := decode[refused](f)
+		if err != nil {
+			return err
+		}
+		r := c.requests[v.Request]
+		if r == nil {
+			c.options.Log.Warn("keeper: it refuses a frame", "frame", v.Frame, "why", v.Why)
+			return nil
+		}
+		delete(c.requests, v.Request)
+		if r.refuse != nil {
+			r.refuse(v.error())
+		}
+		r.done <- v.error()
+		return nil
+	case kindDone, kindStarted, kindListed, kindAdopted:
+		number := requestOf(f)
+		r := c.requests[number]
+		if r == nil {
+			return nil // nobody waits any more
+		}
+		err := r.answer(f)
+		if errors.Is(err, errMore) {
+			return nil
+		}
+		delete(c.requests, number)
+		r.done <- err
+		return nil
+	}
+	// A keeper tells only what the version has that both know.
+	return fmt.Errorf("%w: %v from a keeper of version %d", errFrame, f.kind, c.about.Version)
+}
+
+// errMore says that another frame belongs to an answer.
+var errMore = errors.New("keeper: more follows")
+
+// gather collects what there is for the keeper. Each process has its turn. For a connection that has broken there is nothing: what it took would be lost for the next one.
+func (c *Client) gather(w *wire, b *batch) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.wire != w {
+		return
+	}
+	if len(c.frames) > 0 {
+		b.control(c.frames)
+		c.frames = nil
+	}
+	for n := len(c.ready); n > 0 && !b.full(); n-- {
+		p := c.ready[0]
+		c.ready = c.ready[1:]
+		p.queued = false
+		if p.attached {
+			p.gather(b)
+		}
+	}
+	if len(c.ready) == 0 {
+		c.ready = nil
+	}
+}
+
+// offer says that a process may have something for the keeper: now, or when there is more. The caller holds c.mu.
+func (c *Client) offer(p *Process, now bool) {
+	if !c.enqueue(p) {
+		return
+	}
+	if now {
+		c.wire.now()
+	} else {
+		c.wire.soon()
+	}
+}
+
+// enqueue has what a process has for the keeper gathered the next time. It reports whether there is a connection for it.
+func (c *Client) enqueue(p *Process) bool {
+	if !p.attached || c.wire == nil {
+		return false
+	}
+	if !p.queued {
+		p.queued = true
+		c.ready = append(c.ready, p)
+	}
+	return true
+}
+
+// fail ends all that waits: nothing follows.
+func (c *Client) fail(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.detail != nil && errors.Is(err, ErrEnded) {
+		err = fmt.Errorf("%w: %w", ErrEnded, c.detail)
+	}
+	c.failure = err
+	for _, r := range c.requests {
+		select {
+		case r.done <- err:
+		default:
+		}
+	}
+	clear(c.requests)
+	for _, p := range c.processes {
+		p.end(nil, err)
+	}
+}
+
+// Ended is closed when nothing more comes from the keeper: [Client.Err] says why.
+func (c *Client) Ended() <-chan struct{} { return c.ended }
+
+// Err returns why nothing more comes: [ErrEnded], [ErrReplaced], [ErrClosed] or another error. It is nil before.
+func (c *Client) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.failure
+}
+
+// PID returns the process of the keeper.
+func (c *Client) PID() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.about.PID
+}
+
+// Release returns what the keeper was told of its release, by who started it.
+func (c *Client) Release() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.about.Release
+}
+
+// Boot returns what the marks of the keeper's processes begin with, for [Sweep].
+func (c *Client) Boot() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.about.Boot
+}
+
+// Bye tells the keeper that this process ends, and how long its processes are kept for the next one; zero ends them. Nothing but Close may follow.
+func (c *Client) Bye(ctx context.Context, keep time.Duration) error {
+	return c.ask(ctx, kindBye, func(n uint64) any { return bye{n, keep} }, func(f frame) error {
+		_, err := decode[done](f)
+		return err
+	}, nil)
+}
+
+// Close ends the connection. The keeper keeps the processes for as long as it was told, or else for as long as it does. Those of [Embedded] end, and Close waits for that. The second time it does nothing.
+func (c *Client) Close() error {
+	c.stop()
+	<-c.ended
+	if c.after != nil {
+		c.after()
+	}
+	return nil
+}
+
+// List returns the processes of the keeper.
+func (c *Client) List(ctx context.Context) ([]Kept, error) {
+	var all []Kept
+	err := c.ask(ctx, kindList, func(n uint64) any { return list{n} }, func(f frame) error {
+		v, err := decode[listed](f)
+		all = append(all, v.Kept...)
+		if err == nil && v.More {
+			return errMore
+		}
+		return err
+	}, nil)
+	slices.SortFunc(all, func(a, b Kept) int { return a.Started.Compare(b.Started) })
+	return all, err
+}

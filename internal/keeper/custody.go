@@ -1,0 +1,108 @@
+package keeper
+
+import (
+	"errors"
+	"slices"
+	"time"
+)
+
+// errNotOwner says that a connection has been replaced by a newer one.
+var errNotOwner = errors.New("keeper: another process has taken over")
+
+// A ward is a process by who has it.
+type ward struct {
+	held  bool      // the owner
+	until time.Time // nobody, until then; zero says that its time is over
+}
+
+// custody decides for whom processes are kept. One connection owns the keeper, the newest; each process is held by it, or is kept for a while until somebody adopts it.
+type custody struct {
+	keep  time.Duration // how long a process is kept that nobody holds, and the keeper itself
+	stay  bool          // whether the keeper itself stays without anybody
+	last  uint64        // the number of the newest connection
+	owner uint64        // the connection that owns the keeper, 0 for none
+	until time.Time     // when the keeper ends without an owner
+	wards map[uint64]ward
+}
+
+func newCustody(keep time.Duration, stay bool, now time.Time) custody {
+	return custody{keep: keep, stay: stay, until: now.Add(keep), wards: map[uint64]ward{}}
+}
+
+// connect gives the keeper to a new connection. It returns its number, and that of the one it replaces.
+func (c *custody) connect(now time.Time) (number, replaced uint64) {
+	replaced = c.owner
+	c.leave(c.owner, c.keep, now)
+	c.last++
+	c.owner = c.last
+	return c.owner, replaced
+}
+
+// leave says that a connection is gone, and how long what it holds is kept.
+func (c *custody) leave(number uint64, keep time.Duration, now time.Time) {
+	if number == 0 || number != c.owner {
+		return
+	}
+	c.owner, c.until = 0, now.Add(keep)
+	for handle, w := range c.wards {
+		if w.held {
+			c.wards[handle] = ward{until: c.until}
+		}
+	}
+}
+
+// bye says that the owner ends in order, and how long all that there is is kept, also what it has not held.
+func (c *custody) bye(number uint64, keep time.Duration, now time.Time) {
+	if number == 0 || number != c.owner {
+		return
+	}
+	c.leave(number, keep, now)
+	for handle, w := range c.wards {
+		if !w.until.IsZero() {
+			c.wards[handle] = ward{until: c.until}
+		}
+	}
+}
+
+// hold has a process held by a connection.
+func (c *custody) hold(number, handle uint64) error {
+	if number == 0 || number != c.owner {
+		return errNotOwner
+	}
+	c.wards[handle] = ward{held: true}
+	return nil
+}
+
+// abandon keeps a process that nobody holds, for whoever comes.
+func (c *custody) abandon(handle uint64, now time.Time) {
+	c.wards[handle] = ward{until: now.Add(c.keep)}
+}
+
+// drop forgets a process that is gone.
+func (c *custody) drop(handle uint64) { delete(c.wards, handle) }
+
+// due returns the processes whose time is over, each once, and whether the keeper's own is: nobody has it, and it has nothing.
+func (c *custody) due(now time.Time) (over []uint64, end bool) {
+	for handle, w := range c.wards {
+		if !w.held && !w.until.IsZero() && !now.Before(w.until) {
+			c.wards[handle] = ward{}
+			over = append(over, handle)
+		}
+	}
+	slices.Sort(over)
+	return over, c.owner == 0 && !c.stay && !now.Before(c.until) && len(c.wards) == 0
+}
+
+// next returns when due has to be asked again at the latest, if time alone changes its answer.
+func (c *custody) next() (time.Time, bool) {
+	var at time.Time
+	for _, w := range c.wards {
+		if !w.held && !w.until.IsZero() && (at.IsZero() || w.until.Before(at)) {
+			at = w.until
+		}
+	}
+	if c.owner == 0 && !c.stay && len(c.wards) == 0 {
+		at = c.until
+	}
+	return at, !at.IsZero()
+}

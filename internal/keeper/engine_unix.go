@@ -1,0 +1,288 @@
+//go:build unix
+
+package keeper
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// maxProcesses is how many processes an engine takes.
+const maxProcesses = 10_000
+
+// An engine has processes, and speaks to who uses them. In a keeper it is the parent of all orphans below it; in another program it has its children alone.
+type engine struct {
+	log      *slog.Logger
+	boot     string
+	release  string
+	life     string // what no other engine has
+	alone    bool   // whether it is a keeper: all that this process can wait for is its own
+	forest   forest
+	launcher *launcher
+	poke     chan struct{} // what run waits for may have changed
+
+	mu         sync.Mutex
+	custody    custody
+	kept       map[uint64]*child
+	byID       map[string]*child
+	byPID      map[int]*child // those that were not reaped
+	peer       *peer          // the one that owns it
+	lastHandle uint64
+	ending     bool // nothing is started any more
+	over       bool // nobody is spoken to any more
+}
+
+// newEngine returns an engine that must be run. keep is how long it keeps what nobody holds, and itself unless it stays; keeper says whether this process is a keeper.
+func newEngine(log *slog.Logger, boot, release string, keep time.Duration, stay, keeper bool, shim []string) *engine {
+	e := &engine{log: log, boot: boot, release: release, life: newToken(), alone: keeper, poke: make(chan struct{}, 1), kept: map[uint64]*child{}, byID: map[string]*child{}, byPID: map[int]*child{}}
+	e.custody = newCustody(keep, stay, time.Now())
+	e.custody.until = time.Now().Add(max(keep, helloTime)) // who starts it has time to connect
+	if keeper {
+		if err := becomeSubreaper(); err == nil {
+			e.forest.keeper = os.Getpid()
+		} else {
+			log.Warn("descendants may be lost", "why", err)
+		}
+	}
+	e.launcher = newLauncher(shim, boot)
+	return e
+}
+
+// run carries on until nobody has the engine and it has nothing, or the context ends: then it ends all. It is the end of its processes.
+func (e *engine) run(ctx context.Context) {
+	ended := make(chan os.Signal, 1)
+	signal.Notify(ended, syscall.SIGCHLD)
+	defer signal.Stop(ended)
+	stopReaping := make(chan struct{})
+	reaping := make(chan struct{})
+	go func() {
+		defer close(reaping)
+		for {
+			e.reap()
+			select {
+			case <-ended:
+			case <-stopReaping:
+				return
+			}
+		}
+	}()
+	defer func() {
+		close(stopReaping)
+		<-reaping
+		e.launcher.close()
+	}()
+	done := ctx.Done()
+	for {
+		wait, over := e.judgeCustody()
+		if over {
+			return
+		}
+		t := time.NewTimer(wait)
+		select {
+		case <-t.C:
+		case <-e.poke:
+		case <-done:
+			done = nil
+			e.endAll("the keeper ends")
+		}
+		t.Stop()
+	}
+}
+
+// judgeCustody ends what nobody has adopted in time. It returns how long nothing more is to be done, and whether the engine is over.
+func (e *engine) judgeCustody() (time.Duration, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	now := time.Now()
+	handles, over := e.custody.due(now)
+	for _, handle := range handles {
+		c := e.kept[handle]
+		if c == nil {
+			continue
+		}
+		if e.forget(c); !c.gone {
+			c.beginEnd("nobody has adopted it")
+		}
+	}
+	if e.ending {
+		over = true
+		for _, c := range e.kept {
+			over = over && c.gone
+		}
+	}
+	e.over = over
+	wait := longWait
+	if at, ok := e.custody.next(); ok {
+		wait = max(0, at.Sub(now))
+	}
+	return wait, over
+}
+
+// endAll ends all processes, and has nothing started any more.
+func (e *engine) endAll(reason string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.ending = true
+	for _, c := range e.kept {
+		if !c.gone {
+			c.beginEnd(reason)
+		}
+	}
+	wakeUp(e.poke)
+}
+
+// forget drops what a child says from now on, and the child itself if it is gone. The caller holds e.mu.
+func (e *engine) forget(c *child) {
+	c.forgot = true
+	c.out = sentLines{acked: c.out.last, last: c.out.last, sent: c.out.last}
+	wakeUp(c.room)
+	if c.gone {
+		e.remove(c)
+	}
+}
+
+// reap waits for all that has ended. A keeper is the parent of orphans, too; elsewhere somebody else may wait for other processes, and only children are asked for.
+func (e *engine) reap() {
+	e.forest.while(func() {
+		if e.alone {
+			for {
+				var wait syscall.WaitStatus
+				pid, err := syscall.Wait4(-1, &wait, syscall.WNOHANG, nil)
+				if errors.Is(err, syscall.EINTR) {
+					continue
+				}
+				if err != nil || pid <= 0 {
+					return
+				}
+				e.reaped(pid, wait, true)
+			}
+		}
+		e.mu.Lock()
+		var pids []int
+		for pid := range e.byPID {
+			pids = append(pids, pid)
+		}
+		e.mu.Unlock()
+		for _, pid := range pids {
+			var wait syscall.WaitStatus
+			got, err := syscall.Wait4(pid, &wait, syscall.WNOHANG, nil)
+			if got == pid || errors.Is(err, syscall.ECHILD) { // or somebody else was faster
+				e.reaped(pid, wait, got == pid)
+			}
+		}
+	})
+}
+
+// start starts a child, and tells who has asked for it.
+func (e *engine) start(c *child) {
+	forking := func(fork func()) {
+		e.forest.while(func() {
+			c.badge()
+			fork()
+		})
+	}
+	made, err := e.launcher.start(c.spec, c.mark, forking, func(pid int) {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		c.family.root = pid
+		e.byPID[pid] = c
+	})
+	if err != nil {
+		e.failStart(c, made, err)
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	c.made, c.starting = made, false
+	go c.feed()
+	go c.readOutput()
+	go c.readStderr()
+	e.log.Info("process started", "id", c.spec.ID, "pid", c.family.root, "unenforced", made.unenforced)
+	if p := c.asker; p != nil && p == e.peer {
+		e.hand(c, p)
+		p.control(kindStarted, started{c.request, c.handle, c.family.root, made.unenforced})
+	} else {
+		e.custody.abandon(c.handle, time.Now())
+		wakeUp(e.poke)
+	}
+	c.asker = nil
+	if e.ending {
+		c.beginEnd("the keeper ends")
+	} else if c.stop.stage != stageRunning {
+		c.carryOutEnd()
+	}
+}
+
+// badge has the next process of a keeper have a badge. Another program's limits are its own.
+func (c *child) badge() {
+	e := c.engine
+	if e.forest.keeper == 0 {
+		return
+	}
+	badge, err := newBadge()
+	if err != nil {
+		e.log.Warn("a descendant may be lost that leaves its parents, its session and its environment", "id", c.spec.ID, "why", err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	c.family.badge = badge
+}
+
+// failStart ends what has begun of a child that could not be started, and says why.
+func (e *engine) failStart(c *child, made *launched, err error) {
+	e.mu.Lock()
+	begun := c.family.root != 0
+	if begun {
+		c.stop.grace, c.stop.term = 0, 0
+		c.stop.ask(time.Now())
+	}
+	e.mu.Unlock()
+	if begun {
+		c.end()
+		made.group.remove()
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.log.Warn("process not started", "id", c.spec.ID, "why", err)
+	if p := c.asker; p != nil && p == e.peer {
+		p.refuse(c.request, kindStart, err)
+	}
+	e.remove(c)
+}
+
+// hand gives a child to a peer, which has all lines that it has not acknowledged. The caller holds e.mu.
+func (e *engine) hand(c *child, p *peer) {
+	if e.custody.hold(p.number, c.handle) == nil {
+		c.holder = p
+		c.queued = false
+		c.inTold = 0
+		c.offer(true)
+	}
+}
+
+// offer says that the holder of a child may have something to be told: now, or when there is more. The caller holds e.mu.
+func (c *child) offer(now bool) {
+	if c.holder == nil {
+		return
+	}
+	c.enqueue()
+	if now {
+		c.holder.wire.now()
+	} else {
+		c.holder.wire.soon()
+	}
+}
+
+// enqueue has what a child has for its holder gathered the next time. The caller holds e.mu.
+func (c *child) enqueue() {
+	if c.holder != nil && !c.queued {
+		c.queued = true
+		c.holder.ready = append(c.holder.ready, c)
+	}
+}

@@ -1,0 +1,213 @@
+//go:build unix
+
+package keeper
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// roleExec is the first argument of a process that confines itself and becomes a program. Keepers start it.
+const roleExec = "exec"
+
+// DefaultKeep is how long a keeper keeps what nobody has, if it is not told otherwise.
+const DefaultKeep = 30 * time.Second
+
+// flags are what a keeper is started with.
+type flags struct {
+	socket, boot, log, release string
+	keep                       time.Duration
+	stay                       bool
+	fd, ready                  int
+}
+
+func readFlags(args []string, output io.Writer) (flags, error) {
+	var f flags
+	set := flag.NewFlagSet("keeper", flag.ContinueOnError)
+	set.SetOutput(output)
+	set.StringVar(&f.socket, "socket", "", "the path of the UNIX socket that it serves, with the mode 0600")
+	set.IntVar(&f.fd, "fd", -1, "the open file that is its only connection, in place of a socket")
+	set.StringVar(&f.boot, "boot", "", "the name by which what it leaves behind is found if it is killed: letters, digits and underscores")
+	set.DurationVar(&f.keep, "keep", DefaultKeep, "how long it keeps processes that nobody has, and itself")
+	set.BoolVar(&f.stay, "stay", false, "stay without processes, as a service that others start")
+	set.StringVar(&f.log, "log", "", "the file that its log is appended to, in place of standard error")
+	set.StringVar(&f.release, "release", "", "what it says of its release")
+	set.IntVar(&f.ready, "ready", -1, "the open file that is told when it can be used, or why not")
+	err := set.Parse(args)
+	switch {
+	case err != nil:
+		return f, err
+	case set.NArg() > 0:
+		return f, fmt.Errorf("unknown argument %q", set.Arg(0))
+	case (f.socket == "") == (f.fd < 0):
+		return f, errors.New("one of --socket and --fd is needed")
+	case f.keep < 0:
+		return f, errors.New("--keep is below zero")
+	}
+	if f.fd >= 0 {
+		f.keep = 0 // nobody can come back
+	}
+	return f, checkBoot(f.boot)
+}
+
+// Main is a keeper: the whole of the process that calls it, with the arguments that follow those that chose it. It returns the status to exit with, when all processes of the keeper and their
+// descendants have ended: after SIGTERM, or when nobody has had it for as long as it keeps.
+//
+// With the first argument "exec" it is what a keeper makes a process of that confines itself: for keepers alone.
+//
+// Nothing else of a program may run before it, since it waits for all children of the process and closes the files that the process was given.
+func Main(args []string) int {
+	if len(args) > 0 && args[0] == roleExec {
+		return runShim()
+	}
+	// Notify in place of Ignore: what is ignored would be ignored in all processes that are started here. Those that are for serve are not for its keeper.
+	deaf := make(chan os.Signal, 1)
+	signal.Notify(deaf, syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE, syscall.SIGQUIT)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	f, err := readFlags(args, os.Stderr)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "keeper:", err)
+		return 2
+	}
+	shim := os.Args[:len(os.Args)-len(args)]
+	if err := keep(ctx, f, shim); err != nil {
+		f.tell(err.Error())
+		fmt.Fprintln(os.Stderr, "keeper:", err)
+		return 1
+	}
+	return 0
+}
+
+// tell tells whoever waits for the start of the keeper how it went. The second time it tells nobody.
+func (f *flags) tell(text string) {
+	if f.ready >= 0 {
+		file := os.NewFile(uintptr(f.ready), "ready")
+		_, _ = io.WriteString(file, text)
+		_ = file.Close()
+		f.ready = -1
+	}
+}
+
+func keep(ctx context.Context, f flags, shim []string) error {
+	closeInherited(f.fd, f.ready)
+	log, err := openLog(f.log)
+	if err != nil {
+		return err
+	}
+	if err := dropCores(); err != nil {
+		log.Warn("core dumps are not forbidden", "why", err)
+	}
+	var listener *net.UnixListener
+	if f.socket != "" {
+		var release func()
+		if listener, release, err = listen(f.socket); err != nil {
+			return err
+		}
+		defer release()
+	}
+	e := newEngine(log, f.boot, f.release, f.keep, f.stay, true, shim)
+	var connections sync.WaitGroup
+	if listener != nil {
+		connections.Go(func() { e.accept(listener, &connections) })
+	} else {
+		conn, err := net.FileConn(os.NewFile(uintptr(f.fd), "serve"))
+		if err != nil {
+			return fmt.Errorf("the file %d: %w", f.fd, err)
+		}
+		connections.Go(func() { _ = e.serve(conn) })
+	}
+	log.Info("keeper ready", "pid", os.Getpid(), "socket", f.socket, "boot", f.boot, "keep", f.keep)
+	f.tell(readyWord)
+	e.run(ctx)
+	if listener != nil {
+		_ = listener.Close()
+	}
+	e.hangUp()
+	connections.Wait()
+	log.Info("keeper ended")
+	return nil
+}
+
+// readyWord is what a keeper tells when it can be used.
+const readyWord = "ready"
+
+// accept serves who connects, if it is the same user.
+func (e *engine) accept(l *net.UnixListener, connections *sync.WaitGroup) {
+	for {
+		conn, err := l.AcceptUnix()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil { // such as too many open files
+			e.log.Warn("accept", "err", err)
+			time.Sleep(100 * time.Millisecond)
+			continue
+		}
+		if err := sameUser(conn); err != nil {
+			e.log.Warn("a connection was refused", "why", err)
+			_ = conn.Close()
+			continue
+		}
+		connections.Go(func() {
+			if err := e.serve(conn); err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
+				e.log.Warn("a connection has ended", "why", err)
+			}
+		})
+	}
+}
+
+// hangUp closes the connection after all that it is to be told.
+func (e *engine) hangUp() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if p := e.peer; p != nil {
+		_ = p.wire.conn.SetWriteDeadline(time.Now().Add(time.Second)) // for one that does not read
+		p.closing = true
+		p.wire.now()
+	}
+}
+
+// openLog opens the log of a keeper. Writes to a file that nobody reads any more are lost.
+func openLog(path string) (*slog.Logger, error) {
+	out := os.Stderr
+	if path != "" {
+		var err error
+		if out, err = os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
+			return nil, err
+		}
+	}
+	return slog.New(slog.NewTextHandler(out, nil)).With("part", "keeper"), nil
+}
+
+// closeInherited closes the files that this process was given and does not need: what its parent did not mark as its own is not opened here, where all are marked.
+func closeInherited(needed ...int) {
+	var inherited []int
+	for _, fd := range openFiles() {
+		flags, err := fdFlags(fd)
+		if fd > 2 && err == nil && flags&syscall.FD_CLOEXEC == 0 {
+			inherited = append(inherited, fd)
+		}
+	}
+	for _, fd := range inherited {
+		keep := false
+		for _, n := range needed {
+			keep = keep || n == fd
+		}
+		if keep {
+			syscall.CloseOnExec(fd)
+		} else {
+			_ = syscall.Close(fd)
+		}
+	}
+}

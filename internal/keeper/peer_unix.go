@@ -1,0 +1,370 @@
+//go:build unix
+
+package keeper
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+)
+
+// A peer is a connection to who uses an engine. The engine's mutex guards it.
+type peer struct {
+	number  uint64
+	version int
+	wire    *wire
+	frames  []byte   // what it is to be told beside lines
+	ready   []*child // that may have something for it
+	fed     *child   // for which a line has come just now
+	closing bool     // whether nothing more is made for it
+}
+
+// control tells the peer something. The caller holds e.mu.
+func (p *peer) control(k kind, v any) {
+	var err error
+	if p.frames, err = appendControl(p.frames, k, v); err != nil {
+		p.frames, _ = appendControl(p.frames, kindRefused, refused{0, k.String(), codeMany, err.Error()})
+	}
+	p.wire.now()
+}
+
+// refuse says why a frame was not carried out.
+func (p *peer) refuse(request uint64, k kind, err error) {
+	code, why := codeOf(err)
+	p.control(kindRefused, refused{request, k.String(), code, why})
+}
+
+// serve speaks to one connection until it ends. It returns why.
+func (e *engine) serve(conn net.Conn) error {
+	defer func() { _ = conn.Close() }()
+	r := bufio.NewReaderSize(conn, 64<<10)
+	p, err := e.greet(conn, r)
+	if err != nil {
+		return err
+	}
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		_ = p.wire.write()
+		_ = conn.Close() // so that reading ends, too
+	}()
+	for err == nil {
+		var f frame
+		if f, err = readFrame(r); err == nil {
+			e.mu.Lock()
+			err = e.handle(p, f)
+			fed := p.fed
+			p.fed = nil
+			e.mu.Unlock()
+			if fed != nil {
+				fed.tryFeed()
+			}
+		}
+	}
+	e.leave(p)
+	_ = conn.Close()
+	<-written
+	return err
+}
+
+// greet agrees on a version, and gives the engine to the connection.
+func (e *engine) greet(conn net.Conn, r *bufio.Reader) (*peer, error) {
+	_ = conn.SetDeadline(time.Now().Add(helloTime))
+	defer func() { _ = conn.SetDeadline(time.Time{}) }()
+	f, err := readFrame(r)
+	if err != nil {
+		return nil, err
+	}
+	p := &peer{wire: newWire(conn)}
+	p.wire.gather = func(b *batch) { e.gather(p, b) }
+	turnAway := func(err error) (*peer, error) {
+		p.refuse(0, f.kind, err)
+		_, _ = conn.Write(p.frames)
+		return nil, err
+	}
+	if f.kind != kindHello {
+		return turnAway(fmt.Errorf("%w: %v came before hello", ErrUnknown, f.kind))
+	}
+	h, err := decodeFirst[hello](f)
+	if err != nil {
+		return turnAway(fmt.Errorf("%w: %w", ErrUnknown, err))
+	}
+	if p.version = min(h.Newest, newestVersion); p.version < max(h.Oldest, oldestVersion) {
+		return turnAway(fmt.Errorf("%w: this one speaks %d to %d, the other %d to %d", ErrVersion, oldestVersion, newestVersion, h.Oldest, h.Newest))
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.over {
+		return turnAway(fmt.Errorf("%w: the keeper", ErrEnding))
+	}
+	old := e.peer
+	e.releaseChildren(old)
+	p.number, _ = e.custody.connect(time.Now())
+	e.peer = p
+	if old != nil {
+		old.control(kindReplaced, replaced{})
+		old.closing = true
+		e.log.Info("another process has taken over", "pid", h.PID, "release", h.Release)
+	}
+	p.control(kindWelcome, welcome{p.version, e.release, os.Getpid(), e.boot, e.life})
+	wakeUp(e.poke)
+	return p, nil
+}
+
+// leave keeps what a connection had for the next one.
+func (e *engine) leave(p *peer) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p.closing = true
+	e.custody.leave(p.number, e.custody.keep, time.Now())
+	e.releaseChildren(p)
+	if e.peer == p {
+		e.peer = nil
+	}
+	p.endWire()
+	wakeUp(e.poke)
+}
+
+// releaseChildren takes a peer's children from it. The caller holds e.mu.
+func (e *engine) releaseChildren(p *peer) {
+	if p == nil {
+		return
+	}
+	for _, c := range e.kept {
+		if c.holder == p {
+			c.holder, c.queued = nil, false
+			c.words.queue = nil // nobody waits for it
+		}
+	}
+	p.ready = nil
+}
+
+// gather collects what there is for a peer. Each child has its turn.
+func (e *engine) gather(p *peer, b *batch) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(p.frames) > 0 {
+		b.control(p.frames)
+		p.frames = nil
+		return
+	}
+	for n := len(p.ready); n > 0 && !b.full(); n-- {
+		c := p.ready[0]
+		p.ready = p.ready[1:]
+		if c.holder != p {
+			continue
+		}
+		if c.in.written > c.inTold {
+			c.inTold = c.in.written
+			b.ack(c.handle, c.inTold)
+		}
+		for w, ok := c.words.take(); ok; w, ok = c.words.take() {
+			b.complaint(c.handle, w)
+		}
+		for !b.full() {
+			number, text, ok := c.out.take()
+			if !ok {
+				break
+			}
+			b.line(c.handle, number, text)
+		}
+		if c.queued = c.out.waiting(); c.queued {
+			p.ready = append(p.ready, c)
+		}
+	}
+	if len(p.ready) == 0 {
+		p.ready = nil
+	}
+	if p.closing && b.size == 0 {
+		p.endWire()
+	}
+}
+
+// endWire ends the writing of what there is not. The caller holds e.mu.
+func (p *peer) endWire() {
+	select {
+	case <-p.wire.ended:
+	default:
+		close(p.wire.ended)
+	}
+}
+
+// handle carries out one frame. An error ends the connection. The caller holds e.mu.
+func (e *engine) handle(p *peer, f frame) error {
+	const most = 16 << 20
+	if len(p.frames) > most {
+		return fmt.Errorf("%w: it asks and does not read the answers", errFrame)
+	}
+	switch f.kind {
+	case kindLine:
+		handle, number, text, err := readPlace(f.body)
+		if err != nil {
+			return err
+		}
+		if c := e.kept[handle]; c != nil && c.holder == p {
+			fresh, err := c.in.take(number, text)
+			if err != nil {
+				return err
+			}
+			if fresh {
+				p.fed = c
+			}
+		}
+		return nil
+	case kindAck:
+		handle, number, _, err := readPlace(f.body)
+		if err != nil {
+			return err
+		}
+		if c := e.kept[handle]; c != nil && c.holder == p {
+			freed, err := c.out.ack(number)
+			if err != nil {
+				return err
+			}
+			if freed {
+				wakeUp(c.room)
+			}
+		}
+		return nil
+	case kindForget:
+		return answer(p, f, func(v forget) (uint64, error) {
+			if c := e.kept[v.Handle]; c != nil && c.holder == p {
+				if e.forget(c); !c.gone {
+					c.beginEnd("nobody wants it any more")
+				}
+			}
+			return 0, nil
+		})
+	}
+	if p != e.peer || e.custody.owner != p.number {
+		p.refuse(requestOf(f), f.kind, ErrReplaced)
+		return nil
+	}
+	switch f.kind {
+	case kindStart:
+		return answer(p, f, func(v start) (uint64, error) { return v.Request, e.beginStart(p, v) })
+	case kindStop:
+		return answer(p, f, func(v stop) (uint64, error) {
+			c := e.kept[v.Handle]
+			if c == nil {
+				return v.Request, fmt.Errorf("%w: %d", ErrAbsent, v.Handle)
+			}
+			c.beginEnd(v.Reason)
+			p.control(kindDone, done{v.Request})
+			return v.Request, nil
+		})
+	case kindList:
+		return answer(p, f, func(v list) (uint64, error) { e.tellList(p, v.Request); return v.Request, nil })
+	case kindAdopt:
+		return answer(p, f, func(v adopt) (uint64, error) { return v.Request, e.adopt(p, v) })
+	case kindBye:
+		return answer(p, f, func(v bye) (uint64, error) {
+			e.custody.bye(p.number, max(0, v.Keep), time.Now())
+			e.releaseChildren(p)
+			p.control(kindDone, done{v.Request})
+			wakeUp(e.poke)
+			return v.Request, nil
+		})
+	}
+	p.refuse(requestOf(f), f.kind, fmt.Errorf("%w: of version %d", ErrUnknown, p.version))
+	return nil
+}
+
+// answer reads the body of a frame and carries it out. What cannot be read, or carried out, is refused; the connection goes on.
+func answer[T any](p *peer, f frame, do func(T) (uint64, error)) error {
+	v, err := decode[T](f)
+	if err != nil {
+		p.refuse(requestOf(f), f.kind, fmt.Errorf("%w: %w", ErrUnknown, err))
+		return nil
+	}
+	if request, err := do(v); err != nil {
+		p.refuse(request, f.kind, err)
+	}
+	return nil
+}
+
+// beginStart starts a process, unless it is the second time that this is asked for. The caller holds e.mu.
+func (e *engine) beginStart(p *peer, v start) error {
+	if c := e.byID[v.Spec.ID]; c != nil {
+		switch {
+		case c.token != v.Token:
+			return fmt.Errorf("%w: %s", ErrExists, v.Spec.ID)
+		case c.starting:
+			c.asker, c.request = p, v.Request
+		default:
+			if err := c.out.resume(0); err != nil {
+				return err
+			}
+			p.control(kindStarted, started{v.Request, c.handle, c.family.root, c.made.unenforced})
+			e.hand(c, p)
+			if c.gone {
+				c.tellExit()
+			}
+		}
+		return nil
+	}
+	switch err := v.Spec.check(); {
+	case err != nil:
+		return err
+	case e.ending:
+		return fmt.Errorf("%w: the keeper", ErrEnding)
+	case len(e.kept) >= maxProcesses:
+		return fmt.Errorf("%w: %d", ErrMany, len(e.kept))
+	}
+	e.lastHandle++
+	c := newChild(e, e.lastHandle, v.Token, v.Spec, newMark(e.boot, newToken()), time.Now())
+	c.asker, c.request = p, v.Request
+	e.kept[c.handle], e.byID[c.spec.ID] = c, c
+	if err := e.custody.hold(p.number, c.handle); err != nil {
+		return errors.Join(ErrReplaced, err)
+	}
+	go e.start(c)
+	return nil
+}
+
+// adopt gives a process to a peer. The caller holds e.mu.
+func (e *engine) adopt(p *peer, v adopt) error {
+	c := e.byID[v.ID]
+	switch {
+	case c == nil || c.forgot:
+		return fmt.Errorf("%w: %s", ErrAbsent, v.ID)
+	case c.starting:
+		return fmt.Errorf("%w: %s is being started", ErrAbsent, v.ID)
+	case c.holder == p:
+		return fmt.Errorf("%w: %s was started or adopted over this connection", ErrExists, v.ID)
+	}
+	if err := c.out.resume(v.Have); err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrSpec, v.ID, err)
+	}
+	a := adopted{Request: v.Request, Handle: c.handle, Pending: c.in.bytes, Unenforced: c.made.unenforced}
+	e.hand(c, p)
+	if a.Kept = c.kept(p); c.gone {
+		a.Status = &c.status
+	}
+	p.control(kindAdopted, a)
+	return nil
+}
+
+// tellList tells what there is, in frames that are not too long.
+func (e *engine) tellList(p *peer, request uint64) {
+	const most = 512 << 10
+	answer, size := listed{Request: request}, 0
+	for _, c := range e.kept {
+		if c.starting || c.forgot {
+			continue
+		}
+		one := c.kept(p)
+		text, _ := json.Marshal(one) // of strings and numbers, which cannot fail
+		if size += len(text) + 1; size > most && len(answer.Kept) > 0 {
+			answer.More = true
+			p.control(kindListed, answer)
+			answer, size = listed{Request: request}, len(text)+1
+		}
+		answer.Kept = append(answer.Kept, one)
+	}
+	p.control(kindListed, answer)
+}

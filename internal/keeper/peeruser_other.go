@@ -1,0 +1,5 @@
+//go:build unix && !linux && !darwin
+
+package keeper
+
+func peerUser(int) (int, error) { return -1, errNoPeer }

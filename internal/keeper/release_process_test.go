@@ -1,0 +1,337 @@
+//go:build unix
+
+package keeper
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A speaker says frames of its own to a keeper.
+type speaker struct {
+	net.Conn
+	r *bufio.Reader
+}
+
+func speak(t *testing.T, socket string) *speaker {
+	t.Helper()
+	conn, err := net.Dial("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return &speaker{conn, bufio.NewReader(conn)}
+}
+
+func (s *speaker) say(t *testing.T, k kind, body string) {
+	t.Helper()
+	if _, err := s.Write(append(appendHeader(nil, k, len(body)), body...)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// hear returns the next frame as its kind and body.
+func (s *speaker) hear(t *testing.T) string {
+	t.Helper()
+	f, err := readFrame(s.r)
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("%v %s", f.kind, f.body)
+}
+
+// TestOtherReleases has a keeper refuse by name what it does not know, and go on with what it does.
+func TestOtherReleases(t *testing.T) {
+	t.Parallel()
+	f := spawned(t, time.Minute)
+	s := speak(t, f.socket)
+	s.say(t, kindHello, `{"oldest":1,"newest":7,"pid":1,"release":"later","colour":"red"}`)
+	if got := s.hear(t); !strings.HasPrefix(got, `welcome {"version":1,`) {
+		t.Fatalf("a later release: %s", got)
+	}
+	<-f.Ended() // it has taken over
+	for _, row := range []struct {
+		kind       kind
+		body, want string
+	}{
+		{77, `{"request":1}`, `refused {"frame":"frame 77","code":"unknown","why":"of version 1"}`},
+		{kindList, `{"request":2,"colour":"red"}`, `refused {"request":2,"frame":"list","code":"unknown","why":"list: json: unknown field \"colour\""}`},
+		{kindStart, `{"request":3,"token":"t","spec":{"id":"a","command":["x"],"confine":{"seccomp":"try"}}}`, `refused {"request":3,"frame":"start","code":"unknown","why":"start: json: unknown field \"seccomp\""}`},
+		{kindStart, `{"request":4,"token":"t","spec":{"id":"a"}}`, `refused {"request":4,"frame":"start","code":"spec","why":"it has no command"}`},
+		{kindStop, `{"request":5,"handle":99}`, `refused {"request":5,"frame":"stop","code":"absent","why":"99"}`},
+		{kindWelcome, `{}`, `refused {"frame":"welcome","code":"unknown","why":"of version 1"}`},
+		{kindList, `{"request":6}`, `listed {"request":6}`},
+	} {
+		s.say(t, row.kind, row.body)
+		if got := s.hear(t); got != row.want {
+			t.Errorf("%v %s: %s, want %s", row.kind, row.body, got, row.want)
+		}
+	}
+	s.say(t, kindBye, `{"request":7,"keep":60000000000}`)
+	s.hear(t)
+	s.say(t, kindList, `{"request":8}`)
+	if got := s.hear(t); !strings.Contains(got, `"code":"owner"`) {
+		t.Errorf("after bye: %s", got)
+	}
+	for _, row := range []struct {
+		kind       kind
+		body, want string
+	}{
+		{kindHello, `{"oldest":2,"newest":3,"pid":1}`, `"code":"version","why":"this one speaks 1 to 1, the other 2 to 3"`},
+		{kindList, `{"request":1}`, `"code":"unknown","why":"list came before hello"`},
+		{kindHello, `[]`, `"code":"unknown"`},
+		{kindAck, "short", "EOF"}, // before hello
+	} {
+		s := speak(t, f.socket)
+		s.say(t, row.kind, row.body)
+		got := s.hear(t)
+		if row.want == "EOF" {
+			got = s.hear(t)
+		}
+		if !strings.Contains(got, row.want) {
+			t.Errorf("%v %s: %s, want %s", row.kind, row.body, got, row.want)
+		}
+	}
+	last := speak(t, f.socket)
+	last.say(t, kindHello, `{"oldest":1,"newest":1,"pid":1}`)
+	last.hear(t)
+	last.say(t, kindAck, "short")
+	if got := last.hear(t); got != io.EOF.Error() {
+		t.Errorf("a broken frame: %s", got)
+	}
+}
+
+// TestAnotherKeeper has a client not take another keeper at the same socket for its own.
+func TestAnotherKeeper(t *testing.T) {
+	t.Parallel()
+	f, g := spawned(t, time.Minute), spawned(t, time.Minute)
+	path := filepath.Join(t.TempDir(), "s")
+	if err := os.Symlink(f.socket, path); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Dial(t.Context(), Options{Socket: path, Log: quiet()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	p, err := c.Start(t.Context(), spec(t, "a", "echo"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(g.socket, path+"2"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+"2", path); err != nil {
+		t.Fatal(err)
+	}
+	_ = syscall.Kill(f.PID(), syscall.SIGKILL)
+	<-c.Ended()
+	if err := c.Err(); !errors.Is(err, ErrEnded) || !strings.Contains(err.Error(), "another one") {
+		t.Errorf("%v", err)
+	}
+	if _, err := p.Status(); !errors.Is(err, ErrEnded) {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestOtherUsers has a keeper speak to nobody who is another user.
+func TestOtherUsers(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		t.Skip("only root can be another user")
+	}
+	f := spawned(t, time.Minute)
+	for _, path := range []string{filepath.Dir(f.socket), filepath.Dir(filepath.Dir(f.socket))} {
+		if err := os.Chmod(path, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if info, err := os.Stat(f.socket); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+	for _, mode := range []os.FileMode{0o600, 0o666} { // whatever the file allows
+		if err := os.Chmod(f.socket, mode); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command("/proc/self/exe", "dial", f.socket)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		out, err := cmd.CombinedOutput()
+		if err == nil || len(out) == 0 {
+			t.Errorf("%o: %s, %v", mode, out, err)
+		}
+	}
+	if _, err := f.List(t.Context()); err != nil {
+		t.Errorf("the keeper's user: %v", err)
+	}
+}
+
+// dialOnly says whether a keeper speaks to this process.
+func dialOnly(socket string) int {
+	conn, err := net.Dial("unix", socket)
+	if err == nil {
+		s := &speaker{conn, bufio.NewReader(conn)}
+		_, _ = s.Write(append(appendHeader(nil, kindHello, 2), "{}"...))
+		_, err = readFrame(s.r)
+	}
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	return 0
+}
+
+// TestDeadOutput has a keeper go on whose standard error nobody reads any more, and end a process without a socket with its connection.
+func TestDeadOutput(t *testing.T) {
+	t.Parallel()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket, boot := filepath.Join(t.TempDir(), "s"), newToken()
+	cmd := exec.Command(ownProgram(t), "keeper", "--socket", socket, "--boot", boot, "--keep", "1m")
+	cmd.Stderr = w
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = w.Close()
+	if _, err := bufio.NewReader(r).ReadString('\n'); err != nil { // it is ready
+		t.Fatal(err)
+	}
+	_ = r.Close()
+	c, err := Dial(t.Context(), Options{Socket: socket, Log: quiet()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 { // each is logged
+		p, err := c.Start(t.Context(), spec(t, fmt.Sprint(i), "half"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-p.Exited()
+	}
+	if err := c.Bye(t.Context(), 0); err != nil {
+		t.Error(err)
+	}
+	_ = c.Close()
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("the keeper: %v", err)
+	}
+}
+
+// TestWithoutSocket has a keeper end with its only connection.
+func TestWithoutSocket(t *testing.T) {
+	t.Parallel()
+	boot := newToken()
+	c, err := Spawn(t.Context(), Options{Log: quiet()}, Launch{Program: []string{ownProgram(t), "keeper"}, Boot: boot, Log: filepath.Join(t.TempDir(), "log")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fixture{Client: c, boot: boot}
+	p := f.start(t, spec(t, "a", "and", "deaf"))
+	expect(t, p, "ready")
+	_ = c.Close()
+	await(t, "the end of the keeper", func() bool { return !lives(c.PID()) })
+	if left := marked(t, boot); len(left) > 0 {
+		t.Errorf("left: %+v", left)
+	}
+}
+
+// TestBadFlags are refused, and Spawn says which.
+func TestBadFlags(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{"": "--socket and --fd", "--socket s --fd 3 --boot a": "--socket and --fd", "--socket s": "the boot", "--socket s --boot a b": "unknown argument", "--socket s --boot a --keep -1s": "below zero"} {
+		if _, err := readFlags(strings.Fields(args), io.Discard); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", args, err)
+		}
+	}
+	if _, err := Spawn(t.Context(), Options{Socket: filepath.Join(t.TempDir(), "no", "s")}, Launch{Program: []string{ownProgram(t), "keeper"}, Boot: "a", Log: filepath.Join(t.TempDir(), "log")}); err == nil || !strings.Contains(err.Error(), "no such file") {
+		t.Errorf("%v", err)
+	}
+	long := filepath.Join(t.TempDir(), strings.Repeat("d", 100), "s")
+	if err := os.Mkdir(filepath.Dir(long), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Spawn(t.Context(), Options{Socket: long, Log: quiet()}, Launch{Program: []string{ownProgram(t), "keeper"}, Boot: newToken(), Log: filepath.Join(t.TempDir(), "log")})
+	if err != nil {
+		if len(openFiles()) > 0 && errors.Is(err, syscall.ENAMETOOLONG) {
+			t.Errorf("a long path: %v", err)
+		}
+		return
+	}
+	if err := c.Bye(t.Context(), 0); err != nil {
+		t.Error(err)
+	}
+	await(t, "the end of the keeper", func() bool { return !lives(c.PID()) })
+	_ = c.Close()
+}
+
+// BenchmarkEcho is a line there and back.
+func BenchmarkEcho(b *testing.B) {
+	b.Run("direct", func(b *testing.B) {
+		cmd := exec.Command("/bin/cat")
+		in, _ := cmd.StdinPipe()
+		out, _ := cmd.StdoutPipe()
+		if err := cmd.Start(); err != nil {
+			b.Fatal(err)
+		}
+		r := bufio.NewReader(out)
+		b.ReportAllocs()
+		for b.Loop() {
+			_, _ = io.WriteString(in, "0123456789012345678901234567890123456789\n")
+			if _, err := r.ReadSlice('\n'); err != nil {
+				b.Fatal(err)
+			}
+		}
+		_ = in.Close()
+		_ = cmd.Wait()
+	})
+	boot := newToken()
+	kept, err := Spawn(b.Context(), Options{Log: quiet()}, Launch{Program: []string{ownProgram(b), "keeper"}, Boot: boot, Log: filepath.Join(b.TempDir(), "log")})
+	if err != nil {
+		b.Fatal(err)
+	}
+	embedded, err := Embedded(b.Context(), Options{Log: quiet()}, boot, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for name, c := range map[string]*Client{"keeper": kept, "embedded": embedded} {
+		b.Run(name, func(b *testing.B) {
+			p, err := c.Start(b.Context(), Spec{ID: newToken(), Command: []string{"/bin/cat"}})
+			if err != nil {
+				b.Fatal(err)
+			}
+			line := []byte("0123456789012345678901234567890123456789")
+			b.ReportAllocs()
+			keeper, client := busy(c.PID()), busy(os.Getpid())
+			for b.Loop() {
+				if _, err := p.Send(b.Context(), line); err != nil {
+					b.Fatal(err)
+				}
+				got, err := p.Receive(b.Context())
+				if err != nil {
+					b.Fatal(err)
+				}
+				p.Ack(got.Number)
+			}
+			if name == "keeper" {
+				b.ReportMetric(float64(busy(c.PID())-keeper)/float64(b.N), "keeper-cpu-ns/op")
+			}
+			b.ReportMetric(float64(busy(os.Getpid())-client)/float64(b.N), "client-cpu-ns/op")
+			if _, err := p.Stop(b.Context(), ""); err != nil {
+				b.Error(err)
+			}
+			p.Forget()
+		})
+		_ = c.Close()
+	}
+}

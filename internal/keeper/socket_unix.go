@@ -1,0 +1,166 @@
+//go:build unix
+
+package keeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxPath is the longest path of a UNIX socket on all systems, in bytes; Linux has 107.
+const maxPath = 103
+
+// ErrRuns reports that a keeper serves that socket already.
+var ErrRuns = errors.New("keeper: another one serves the socket")
+
+// short returns a path of a socket that the system takes: a long one is reached through its open directory, where there are paths of open files. done closes that.
+func short(path string) (through string, done func(), err error) {
+	if len(path) <= maxPath {
+		return path, func() {}, nil
+	}
+	d, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return "", nil, err
+	}
+	through = fmt.Sprintf("/proc/self/fd/%d", d.Fd())
+	if _, err := os.Stat(through); err != nil {
+		_ = d.Close()
+		return "", nil, fmt.Errorf("keeper: the path %s has %d bytes, of at most %d for a UNIX socket", path, len(path), maxPath)
+	}
+	return through + "/" + filepath.Base(path), func() { _ = d.Close() }, nil
+}
+
+// listen serves a socket for this user alone. Who has the lock beside it replaces what a killed keeper has left.
+func listen(path string) (*net.UnixListener, func(), error) {
+	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := lockSocket(lock, path); err != nil {
+		_ = lock.Close()
+		return nil, nil, err
+	}
+	fail := func(err error) (*net.UnixListener, func(), error) {
+		_ = lock.Close()
+		return nil, nil, err
+	}
+	through, done, err := short(path)
+	if err != nil {
+		return fail(err)
+	}
+	defer done()
+	if err := os.Remove(through); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fail(err)
+	}
+	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		return c.Control(func(fd uintptr) { _ = syscall.Fchmod(int(fd), 0o600) }) // where the file has the mode of the socket
+	}}
+	l, err := config.Listen(context.Background(), "unix", through)
+	if err != nil {
+		return fail(err)
+	}
+	listener := l.(*net.UnixListener)
+	listener.SetUnlinkOnClose(false)
+	if err := os.Chmod(through, 0o600); err != nil {
+		_ = listener.Close()
+		return fail(err)
+	}
+	return listener, func() {
+		_ = os.Remove(path)
+		_ = lock.Close() // the file of the lock stays, or two could have it
+	}, nil
+}
+
+// lockSocket takes the lock of a socket. Who has it and does not answer any more is about to end.
+func lockSocket(lock *os.File, path string) error {
+	for until := time.Now().Add(lockTime); ; time.Sleep(10 * time.Millisecond) {
+		err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return nil
+		}
+		if conn, e := dial(context.Background(), path); e == nil {
+			_ = conn.Close()
+			return fmt.Errorf("%w: %s", ErrRuns, path)
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) || time.Now().After(until) {
+			return fmt.Errorf("%w: %s: %w", ErrRuns, path, err)
+		}
+	}
+}
+
+// lockTime is how long a keeper may need from the time when it does not answer any more to its end.
+const lockTime = 30 * time.Second
+
+// dial connects to a socket.
+func dial(ctx context.Context, path string) (net.Conn, error) {
+	through, done, err := short(path)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", through)
+	if err != nil {
+		return nil, err
+	}
+	if err := sameUser(conn.(*net.UnixConn)); err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+// sameUser returns an error unless the other end of a connection is a process of this user.
+func sameUser(conn *net.UnixConn) error {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	uid, failure := -1, error(nil)
+	if err := raw.Control(func(fd uintptr) { uid, failure = peerUser(int(fd)) }); err != nil {
+		return err
+	}
+	switch {
+	case errors.Is(failure, errNoPeer):
+		return nil // the mode of the file is all there is
+	case failure != nil:
+		return failure
+	case uid != os.Geteuid():
+		return fmt.Errorf("keeper: the other process is of the user %d, and this one of %d", uid, os.Geteuid())
+	}
+	return nil
+}
+
+// errNoPeer says that the system does not tell whose the other end is.
+var errNoPeer = errors.New("keeper: the system does not tell")
+
+// openFiles returns the open files of this process, by number.
+func openFiles() []int {
+	var all []int
+	for _, dir := range []string{"/proc/self/fd", "/dev/fd"} {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			continue
+		}
+		for _, entry := range entries {
+			if fd, err := strconv.Atoi(entry.Name()); err == nil {
+				all = append(all, fd)
+			}
+		}
+		return all
+	}
+	for fd := range 1024 {
+		all = append(all, fd)
+	}
+	return all
+}
+
+func fdFlags(fd int) (int, error) { return unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0) }

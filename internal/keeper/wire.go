@@ -1,0 +1,190 @@
+package keeper
+
+import (
+	"encoding/binary"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// ackDelay is how long an acknowledgement waits for other frames that it can go with.
+const ackDelay = 10 * time.Millisecond
+
+// helloTime is how long the other side has to say what it speaks.
+const helloTime = 10 * time.Second
+
+// batchSize is how many bytes are gathered for one write.
+const batchSize = 256 << 10
+
+// A batch is frames that are written together. Short bodies are copied into one piece, long ones are written from where they are.
+type batch struct {
+	pieces net.Buffers
+	open   []byte // what is not in pieces yet
+	size   int
+}
+
+func (b *batch) full() bool { return b.size >= batchSize }
+
+func (b *batch) control(frame []byte) {
+	b.open = append(b.open, frame...)
+	b.size += len(frame)
+}
+
+func (b *batch) line(handle, number uint64, text []byte) {
+	const copied = 8 << 10
+	b.open = appendPlace(appendHeader(b.open, kindLine, placeSize+len(text)), handle, number)
+	b.size += headerSize + placeSize + len(text)
+	if len(text) <= copied {
+		b.open = append(b.open, text...)
+		return
+	}
+	b.pieces = append(b.pieces, b.open, text)
+	b.open = nil
+}
+
+func (b *batch) ack(handle, number uint64) {
+	b.open = appendPlace(appendHeader(b.open, kindAck, placeSize), handle, number)
+	b.size += headerSize + placeSize
+}
+
+func (b *batch) complaint(handle uint64, c complaint) {
+	b.open = appendHeader(b.open, kindStderr, 12+len(c.text))
+	b.open = binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(b.open, handle), uint32(c.dropped))
+	b.open = append(b.open, c.text...)
+	b.size += headerSize + 12 + len(c.text)
+}
+
+// readComplaint reads what complaint wrote.
+func readComplaint(body []byte) (handle uint64, dropped int, text []byte, err error) {
+	if len(body) < 12 {
+		return 0, 0, nil, errFrame
+	}
+	return binary.BigEndian.Uint64(body), int(binary.BigEndian.Uint32(body[8:])), body[12:], nil
+}
+
+// writeTo writes all of it, and leaves it empty.
+func (b *batch) writeTo(w io.Writer) error {
+	var err error
+	if len(b.pieces) == 0 {
+		_, err = w.Write(b.open)
+	} else {
+		all := append(b.pieces, b.open)
+		_, err = all.WriteTo(w)
+		b.pieces = nil
+	}
+	b.reset()
+	return err
+}
+
+// tryWrite writes all of it if the system takes it at once, and reports whether it did. What is left is still the batch.
+func (b *batch) tryWrite(raw syscall.RawConn) bool {
+	if len(b.pieces) > 0 {
+		return false
+	}
+	n := 0
+	_ = raw.Write(func(fd uintptr) bool {
+		n = writeNow(fd, b.open)
+		return true
+	})
+	if n < len(b.open) {
+		b.open, b.size = b.open[n:], b.size-n
+		return false
+	}
+	b.reset()
+	return true
+}
+
+func (b *batch) reset() {
+	b.size = 0
+	if b.open = b.open[:0]; cap(b.open) > batchSize/4 {
+		b.open = nil // an idle connection keeps little
+	}
+}
+
+// A wire writes what there is for one connection: gather collects it. Whoever has something calls now or soon; or try, and writes it in place of the goroutine that is there for that.
+type wire struct {
+	conn   net.Conn
+	raw    syscall.RawConn // nil for a connection on which a write cannot be tried
+	gather func(*batch)
+	wake   chan struct{} // of one place
+	ended  chan struct{} // closed when nothing more is to be written
+	timer  atomic.Bool   // whether soon has a timer
+
+	turn sync.Mutex // who gathers and writes
+	rest batch      // what was gathered and is not written
+}
+
+func newWire(conn net.Conn) *wire {
+	w := &wire{conn: conn, wake: make(chan struct{}, 1), ended: make(chan struct{})}
+	if c, ok := conn.(syscall.Conn); ok {
+		w.raw, _ = c.SyscallConn() // nil with an error
+	}
+	return w
+}
+
+// now has what there is written.
+func (w *wire) now() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// soon has it written within ackDelay.
+func (w *wire) soon() {
+	if w.timer.CompareAndSwap(false, true) {
+		time.AfterFunc(ackDelay, func() {
+			w.timer.Store(false)
+			w.now()
+		})
+	}
+}
+
+// try writes what there is, as far as that does not wait; the rest is left to write. Its caller holds nothing that gather takes.
+func (w *wire) try() {
+	if w.raw == nil || !w.turn.TryLock() {
+		w.now()
+		return
+	}
+	defer w.turn.Unlock()
+	if w.rest.size == 0 {
+		w.gather(&w.rest)
+	}
+	if w.rest.size > 0 && !w.rest.tryWrite(w.raw) {
+		w.now()
+	}
+}
+
+// write writes what gather collects, until the connection breaks, or nothing is left after ended is closed.
+func (w *wire) write() error {
+	for {
+		wrote, err := w.writeOnce()
+		if err != nil {
+			return err
+		}
+		if wrote {
+			continue
+		}
+		select {
+		case <-w.wake:
+		case <-w.ended:
+			return nil
+		}
+	}
+}
+
+// writeOnce writes a batch, and reports whether there was one.
+func (w *wire) writeOnce() (bool, error) {
+	w.turn.Lock()
+	defer w.turn.Unlock()
+	if w.rest.size == 0 {
+		w.gather(&w.rest)
+	}
+	if w.rest.size == 0 {
+		return false, nil
+	}
+	return true, w.rest.writeTo(w.conn)
+}
