@@ -99,7 +99,13 @@ type Pipe struct {
 // A pipeLine is a line to write.
 type pipeLine struct {
 	line []byte
-	res  chan error
+	res  chan written
+}
+
+// written is what came of writing a line.
+type written struct {
+	some bool // of it may have been read
+	err  error
 }
 
 var _ Process = (*Pipe)(nil)
@@ -118,8 +124,8 @@ func (p *Pipe) write(w io.Writer) {
 	for {
 		select {
 		case l := <-p.lines:
-			_, err := w.Write(append(l.line[:len(l.line):len(l.line)], '\n'))
-			l.res <- err
+			n, err := w.Write(append(l.line[:len(l.line):len(l.line)], '\n'))
+			l.res <- written{n > 0 || err == nil, err}
 			if err != nil {
 				p.stop()
 				return
@@ -135,7 +141,7 @@ func (p *Pipe) stop() { p.once.Do(func() { close(p.done) }) }
 // Send writes a line. If ctx ends while the line is being written, the outcome is unknown, and the writer
 // goes on with it; lines behind it wait.
 func (p *Pipe) Send(ctx context.Context, line []byte) (handed bool, err error) {
-	l := pipeLine{line, make(chan error, 1)}
+	l := pipeLine{line, make(chan written, 1)}
 	select {
 	case p.lines <- l:
 	case <-p.done:
@@ -144,10 +150,8 @@ func (p *Pipe) Send(ctx context.Context, line []byte) (handed bool, err error) {
 		return false, context.Cause(ctx)
 	}
 	select {
-	case err := <-l.res:
-		return true, err
-	case <-p.done:
-		return true, io.ErrClosedPipe
+	case w := <-l.res:
+		return w.some, w.err
 	case <-ctx.Done():
 		return true, context.Cause(ctx)
 	}
