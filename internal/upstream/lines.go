@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"sync"
 )
 
@@ -164,6 +165,9 @@ func (p *Pipe) Receive() ([]byte, error) {
 		part, err := p.rd.ReadSlice('\n')
 		if len(line)+len(part) > MostMessage+2 {
 			return nil, ErrLongLine
+		}
+		if cap(line)-len(line) < len(part) { // a long line is copied a few times, and not once for each part
+			line = slices.Grow(line, max(len(part), len(line)))
 		}
 		line = append(line, part...)
 		switch {
