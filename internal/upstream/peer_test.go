@@ -142,7 +142,7 @@ const (
 	modernDiscover = `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"peer","version":"1"}}}`
 )
 
-// polite answers the handshake of an era, and all other requests but tools/call with {}; those go to call.
+// polite answers the handshake of an era, and all other requests but tools/call with {}; those go to call. It keeps subscriptions open.
 func polite(era Era, call func(p *peer, m message)) func(p *peer, m message) {
 	return func(p *peer, m message) {
 		switch {
@@ -154,6 +154,7 @@ func polite(era Era, call func(p *peer, m message)) func(p *peer, m message) {
 			p.say(m.result(legacyInit))
 		case m.Method == mcp.MethodToolsCall:
 			call(p, m)
+		case m.Method == mcp.MethodSubscriptionsListen: // it stays open
 		case m.Method != "" && m.ID != nil:
 			p.say(m.result(`{}`))
 		}
