@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"maps"
 	"slices"
+	"sync/atomic"
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/mcp"
@@ -36,6 +37,7 @@ type call struct {
 	q      Request
 	handed bool   // the link has handed it over, and is not at it any more
 	event  string // the last event id of its response stream
+	mark   atomic.Uint64
 
 	done     chan struct{} // closed when the rest is set
 	response Response

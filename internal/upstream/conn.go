@@ -214,6 +214,9 @@ func (c *Conn) NewID() int64 {
 // When ctx ends, the backend is told that the request is given up, by its response stream in the newer era over HTTP
 // and else by a notification, and Do returns at once.
 func (c *Conn) Do(ctx context.Context, q Request) (Response, error) {
+	if ctx.Err() != nil {
+		return Response{}, cancelled(ctx, NotRun)
+	}
 	c.calling.Lock()
 	one, f := c.calls.begin(q)
 	c.calling.Unlock()
@@ -246,7 +249,7 @@ func (c *Conn) outgoing(one *call, r mcp.Revision) Outgoing {
 		params = p
 	}
 	body := codec.AppendRequest(nil, strconv.AppendInt(nil, one.id, 10), one.method, params)
-	return Outgoing{Body: body, ID: one.id, Method: one.method, Name: nameOf(one.method, one.q.Params), Header: one.q.Header, Revision: r}
+	return Outgoing{Body: body, ID: one.id, Method: one.method, Name: nameOf(one.method, one.q.Params), Header: one.q.Header, Revision: r, Mark: &one.mark}
 }
 
 // await waits for the answer to a call that the link has handed over, or not.
@@ -266,6 +269,9 @@ func (c *Conn) await(ctx context.Context, one *call, err error, mayCancel bool) 
 	f := c.calls.sent(one)
 	c.calling.Unlock()
 	if f != nil {
+		if taken, ok := c.link.(marker); ok && taken.unsent(one.mark.Load()) {
+			f.Outcome = NotRun
+		}
 		return Response{}, f
 	}
 	select {
@@ -387,9 +393,13 @@ func (c *Conn) fail(f *Failure) bool {
 	first := c.calls.ended == nil
 	lost := c.calls.end(f)
 	c.calling.Unlock()
+	taken, _ := c.link.(marker)
 	for _, one := range lost {
 		g := *f
 		g.Outcome = Lost
+		if taken != nil && taken.unsent(one.mark.Load()) {
+			g.Outcome = NotRun
+		}
 		one.failure = &g
 		close(one.done)
 	}

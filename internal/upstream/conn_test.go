@@ -385,6 +385,23 @@ func TestClose(t *testing.T) {
 	})
 }
 
+// TestGivenUpBefore sends nothing of a call whose context has ended.
+func TestGivenUpBefore(t *testing.T) {
+	t.Parallel()
+	p, c := openLines(t, Options{}, polite(EraLegacy, nil))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 20 { // of two ways that are open, a select takes one at random
+		if _, err := c.Do(ctx, toolCall(Request{})); !errors.Is(err, ErrUnsent) || !errors.Is(err, context.Canceled) {
+			t.Errorf("the call has %v", err)
+		}
+	}
+	checkNext(t, c, false)
+	if p.count(mcp.MethodToolsCall) != 0 {
+		t.Errorf("it got %v", p.methods())
+	}
+}
+
 // TestTooLargeToSend refuses what no backend would take.
 func TestTooLargeToSend(t *testing.T) {
 	t.Parallel()

@@ -207,7 +207,7 @@ func (h *HTTP) newRequest(ctx context.Context, method string, m Outgoing, event 
 		r.Header.Set("Accept", acceptAnything)
 		r.Header.Set("Content-Type", "application/json")
 	}
-	if session := h.Session(); session != "" {
+	if session := h.Session(); session != "" && m.Method != mcp.MethodInitialize {
 		r.Header.Set(headerSession, session)
 	}
 	if protocol.Has(m.Revision, protocol.FeatureVersionHeader) {

@@ -17,10 +17,23 @@ type Process interface {
 	// called from several goroutines.
 	Send(ctx context.Context, line []byte) (handed bool, err error)
 	// Receive returns the next line without its end, and hands its bytes over. It is called from one
-	// goroutine. After an error, [io.EOF] at the end, it is not called again; Close ends it.
+	// goroutine, and the line before has been dealt with when it is called again. After an error,
+	// [io.EOF] at the end, it is not called again; Close ends it.
 	Receive() ([]byte, error)
 	// Close ends both directions. What becomes of the process is its owner's to say.
 	Close() error
+}
+
+// A Queue is a Process that takes lines before they are handed over, such as one that has another parent:
+// no call waits for the word that its line was written. Lines calls Put in place of Send.
+type Queue interface {
+	Process
+	// Put takes a line and returns its number, which is not 0. After an error nothing of the line was or
+	// will be written.
+	Put(ctx context.Context, line []byte) (number uint64, err error)
+	// Unsent reports whether it is certain that no byte of a line was written, once Receive has returned
+	// an error.
+	Unsent(number uint64) bool
 }
 
 // ErrLongLine is what a Process returns from Receive for a line of more than MostMessage bytes.
@@ -30,13 +43,20 @@ var ErrLongLine = errors.New("a line is too long")
 // request a notification or a question is about.
 type Lines struct {
 	p       Process
+	queue   Queue // nil if the process is none
 	running sync.WaitGroup
 }
 
-var _ Link = (*Lines)(nil)
+var (
+	_ Link   = (*Lines)(nil)
+	_ marker = (*Lines)(nil)
+)
 
 // NewLines returns the link to a process.
-func NewLines(p Process) *Lines { return &Lines{p: p} }
+func NewLines(p Process) *Lines {
+	queue, _ := p.(Queue)
+	return &Lines{p: p, queue: queue}
+}
 
 // Open begins to read.
 func (l *Lines) Open(_ context.Context, in Inbox) error {
@@ -64,7 +84,14 @@ func (l *Lines) Open(_ context.Context, in Inbox) error {
 
 // Send writes a line.
 func (l *Lines) Send(ctx context.Context, m Outgoing) error {
-	handed, err := l.p.Send(ctx, onOneLine(m.Body))
+	handed, err := false, error(nil)
+	if l.queue == nil {
+		handed, err = l.p.Send(ctx, onOneLine(m.Body))
+	} else if number, putErr := l.queue.Put(ctx, onOneLine(m.Body)); putErr != nil {
+		err = putErr
+	} else if m.Mark != nil {
+		m.Mark.Store(number)
+	}
 	if err == nil {
 		return nil
 	}
@@ -74,6 +101,8 @@ func (l *Lines) Send(ctx context.Context, m Outgoing) error {
 	}
 	return f
 }
+
+func (l *Lines) unsent(mark uint64) bool { return l.queue != nil && mark != 0 && l.queue.Unsent(mark) }
 
 // Close closes the process's streams.
 func (l *Lines) Close(context.Context, bool) {

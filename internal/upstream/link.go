@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"net/http"
+	"sync/atomic"
 
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -41,6 +42,8 @@ type Outgoing struct {
 	Header http.Header // more headers, for links that have headers
 	// Revision is the revision that both sides speak, 0 as long as they have none.
 	Revision mcp.Revision
+	// Mark takes what the link needs to know of a request, nil for other messages, to say at its end whether it was handed over.
+	Mark *atomic.Uint64
 }
 
 // An Inbox takes what comes over a link. Its methods may be called from several goroutines; messages
@@ -71,4 +74,10 @@ type resumer interface {
 // A listener is a link that can read a standalone stream, which [Options].Standalone asks for.
 type listener interface {
 	listen(revision mcp.Revision)
+}
+
+// A marker is a link that takes messages before it hands them over. After the link's end it says whether a request was
+// not handed over after all.
+type marker interface {
+	unsent(mark uint64) bool
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -215,6 +216,56 @@ func TestFunction(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A queued process has taken all lines, but has written only so many.
+type queued struct {
+	*Pipe
+	mu      sync.Mutex
+	number  uint64
+	written uint64 // lines after this number stay
+}
+
+func (q *queued) Put(ctx context.Context, line []byte) (uint64, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.number++; q.number <= q.written {
+		_, err := q.Send(ctx, line)
+		return q.number, err
+	}
+	return q.number, nil
+}
+
+func (q *queued) Unsent(number uint64) bool { return number > q.written }
+
+// TestQueue ends a process that has not got all that was taken for it.
+func TestQueue(t *testing.T) {
+	t.Parallel()
+	bubble.Test(t, func(t *testing.T) {
+		p, process := newPeer(t, polite(EraLegacy, func(*peer, message) {}))
+		c, err := Open(minute(t), NewLines(&queued{Pipe: process, written: 4}), Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close(context.Background())
+		outcomes := make(chan error, 2)
+		for range 2 {
+			go func() {
+				_, err := c.Do(minute(t), toolCall(Request{}))
+				outcomes <- err
+			}()
+			synctest.Wait()
+		}
+		_ = p.out.Close()
+		one, two := <-outcomes, <-outcomes
+		if errors.Is(one, ErrUnsent) == errors.Is(two, ErrUnsent) {
+			t.Errorf("the calls have %v and %v", one, two)
+		}
+		if n := p.count(mcp.MethodToolsCall); n != 1 {
+			t.Errorf("%d calls came", n)
+		}
+		checkNext(t, c, true)
+	})
 }
 
 // TestHeaders repeats arguments in headers.

@@ -47,7 +47,7 @@ func (h *HTTP) follow(ctx context.Context, m Outgoing, body io.ReadCloser, at *p
 				return nil
 			case f.Why == ReasonTooLarge || ctx.Err() != nil: // it is as large on the next connection
 				return f
-			case at.event == "" || m.Revision.Stateless():
+			case at.event == "":
 				f.Text = "the backend's response stream ended before the answer"
 				return f
 			}
@@ -154,7 +154,7 @@ func (h *HTTP) readEvents(body io.ReadCloser, on int64, revision mcp.Revision, a
 			answered = h.in.Receive(bytes.Clone(e.Data), on) && on != 0
 		}
 		// Only now: whoever begins after it may not miss the message.
-		if isToken(e.ID) {
+		if isToken(e.ID) && !revision.Stateless() {
 			at.event = e.ID
 			quiet.resumable.Store(true)
 			h.in.Passed(on, e.ID)
