@@ -18,7 +18,7 @@ type Options struct {
 	ClientInfo, Capabilities []byte
 
 	// Known is the era that the backend is remembered to speak. With Pinned it is spoken to as Known says, or not at
-	// all.
+	// all. After [ReasonSilent] or [ReasonEra] it is better forgotten.
 	Known  Era
 	Pinned bool
 	// Want is EraLegacy to speak the older era with a backend of both; any other value is the newer one.

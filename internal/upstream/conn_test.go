@@ -92,6 +92,37 @@ func TestBytesStay(t *testing.T) {
 	}
 }
 
+// TestParams makes params for another connection.
+func TestParams(t *testing.T) {
+	t.Parallel()
+	legacy, modern := hop{revision: mcp.LatestLegacy}, hop{revision: mcp.Latest}
+	own := `"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}`
+	for _, tt := range []struct {
+		h            hop
+		params, want string
+	}{
+		{legacy, "", ""},
+		{legacy, "{}", "{}"},
+		{modern, "", `{"_meta":{` + own + `}}`},
+		{modern, `{ }`, `{"_meta":{` + own + `}}`},
+		{legacy, `{"_meta":{}}`, `{}`},
+		{legacy, `{"_meta":null,"a":1}`, `{"a":1}`},
+		{legacy, `{"_meta":{"progressToken":7,"io.modelcontextprotocol/logLevel":"info"}}`, `{}`},
+		{modern, `{"_meta":{"progressToken":7,"io.modelcontextprotocol/logLevel":"info"}}`, `{"_meta":{"io.modelcontextprotocol/logLevel":"info",` + own + `}}`},
+		{modern, `{"a":1,"_meta":7,"b":2}`, `{"a":1,"_meta":{` + own + `},"b":2}`},
+		{hop{revision: mcp.LatestLegacy, progress: 9}, `{"_meta":{"x":"y"}}`, `{"_meta":{"x":"y","progressToken":9}}`},
+		{legacy, `{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"1"},"tracestate":"a","baggage":"b"}}`, `{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"1"},"tracestate":"a","baggage":"b"}}`},
+	} {
+		var params []byte
+		if tt.params != "" {
+			params = []byte(tt.params)
+		}
+		if got := string(appendParams(nil, params, tt.h)); got != tt.want {
+			t.Errorf("%s for %v is %s, want %s", tt.params, tt.h.revision, got, tt.want)
+		}
+	}
+}
+
 // TestResultKinds recognises what only the newer era has, and only there.
 func TestResultKinds(t *testing.T) {
 	t.Parallel()
@@ -165,12 +196,17 @@ func TestWhoseIsWhat(t *testing.T) {
 			_, c := openHTTP(t, r.options(), politely(EraLegacy, func(w http.ResponseWriter, q *http.Request, m message) {
 				if q.Method == http.MethodPost {
 					stream(w, event("", note(mcp.NotifyMessage, "")), event("", note(mcp.NotifyToolsListChanged, "")), event("", note("notifications/own", "")),
-						event("", `{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{}}`), event("", `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"q"}}`), answerEvent("", m))
+						event("", `{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{}}`), event("", `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"q"}}`),
+						event("", `{"jsonrpc":"2.0","id":"q2","method":"roots/list"}`), answerEvent("", m))
 				}
 			}))
 			id := c.NewID()
 			if _, err := c.Do(minute(t), toolCall(Request{ID: id, Event: call.options().Event})); err != nil {
 				t.Fatal(err)
+			}
+			// A question ends with the call that it was asked for.
+			if err := c.Answer(minute(t), []byte(`"q2"`), []byte(`{}`)); !errors.Is(err, ErrNoQuestion) {
+				t.Errorf("an answer after the call has %v", err)
 			}
 			if call.count(mcp.NotifyMessage) != 1 || call.count("notifications/own") != 1 || call.first(mcp.MethodElicitationCreate).Request != id || call.first(mcp.NotifyCancelled).Request != id || r.first(mcp.NotifyToolsListChanged).Request != id || len(r.events) != 1 {
 				t.Errorf("the call got %v, the owner %v", call.events, r.events)

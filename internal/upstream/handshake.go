@@ -65,9 +65,9 @@ func (h *handshake) sendInitialize(r mcp.Revision) move {
 // onlyModern reports whether the older era may not be tried.
 func (h *handshake) onlyModern() bool { return h.pinned && h.known == EraModern }
 
-// silent is called when the probe has had no answer for a while.
+// silent is called when the probe has had no answer for a while. Who has answered it before is slow.
 func (h *handshake) silent() move {
-	if !h.probing || h.initializing || h.onlyModern() {
+	if !h.probing || h.initializing || h.known == EraModern || h.known == EraBoth {
 		return move{}
 	}
 	return h.sendInitialize(mcp.LatestLegacy)

@@ -91,6 +91,7 @@ func TestEra(t *testing.T) {
 		"remembered both":             {o: Options{Known: EraBoth, Want: EraLegacy}, initialize: initialized, revision: mcp.LatestLegacy, found: EraBoth, came: "initialize, notifications/initialized"},
 		"no longer legacy":            {o: Options{Known: EraLegacy}, initialize: refused, why: ReasonRestart, era: EraUnknown, came: "initialize"},
 		"no longer legacy, by a list": {o: Options{Known: EraLegacy}, initialize: func(m message) string { return unsupported(m, mcp.CodeUnsupportedVersion, `["2026-07-28"]`) }, why: ReasonRestart, era: EraModern, came: "initialize"},
+		"remembered modern, and slow": {o: Options{Known: EraModern}, discover: after(50*time.Second, modern), revision: mcp.Latest, found: EraModern, came: "server/discover"},
 		"no longer modern":            {o: Options{Known: EraModern}, discover: refused, initialize: initialized, revision: mcp.LatestLegacy, found: EraLegacy},
 		"pinned legacy":               {o: Options{Known: EraLegacy, Pinned: true}, initialize: refused, why: ReasonRefused, came: "initialize"},
 		"pinned modern":               {o: Options{Known: EraModern, Pinned: true}, discover: refused, why: ReasonEra, came: "server/discover"},
@@ -224,6 +225,117 @@ func TestEraOverHTTP(t *testing.T) {
 				if s := c.Settled(); s.Revision != tt.revision || s.Found != want {
 					t.Errorf("settled on %v of %v, want %v of %v", s.Revision, s.Found, tt.revision, want)
 				}
+			})
+		})
+	}
+}
+
+// TestSecondInitialize offers another revision, without the session of the first.
+func TestSecondInitialize(t *testing.T) {
+	t.Parallel()
+	bubble.Test(t, func(t *testing.T) {
+		s, c := openHTTP(t, Options{}, politely(EraLegacy, func(http.ResponseWriter, *http.Request, message) {}))
+		c.Close(t.Context())
+		n := 0
+		s.handle = func(w http.ResponseWriter, r *http.Request, m message) {
+			switch {
+			case m.Method == mcp.MethodInitialize:
+				if n++; r.Header.Get("Mcp-Session-Id") != "" {
+					t.Error("initialize names a session")
+				}
+				w.Header().Set("Mcp-Session-Id", fmt.Sprint("s", n))
+				if n == 1 {
+					respond(w, 200, unsupported(m, mcp.CodeInvalidParams, `["2025-03-26"]`))
+					return
+				}
+				respond(w, 200, m.result(strings.Replace(legacyInit, "2025-11-25", "2025-03-26", 1)))
+			default:
+				politely(EraLegacy, func(http.ResponseWriter, *http.Request, message) {})(w, r, m)
+			}
+		}
+		again, err := Open(minute(t), NewHTTP(c.link.(*HTTP).o), Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer again.Close(context.Background())
+		checkNext(t, again, false)
+		if head, _ := s.sent(mcp.MethodPromptsList); head.Get("Mcp-Session-Id") != "s2" || head.Get("Mcp-Protocol-Version") != "" {
+			t.Errorf("it was sent %v", head)
+		}
+	})
+}
+
+// TestStart starts a process again that was spoken to in the wrong era.
+func TestStart(t *testing.T) {
+	t.Parallel()
+	refuse := func(m message) string { return m.failure(mcp.CodeMethodNotFound, "what?") }
+	for name, tt := range map[string]struct {
+		handle func(p *peer, m message)
+		known  Era
+		starts int
+		found  Era
+		why    Reason
+	}{
+		"at once": {polite(EraModern, nil), EraUnknown, 1, EraModern, ""},
+		"a slow one of the newer era": {func(p *peer, m message) {
+			switch m.Method {
+			case mcp.MethodServerDiscover:
+				time.AfterFunc(5*time.Second, func() { p.say(m.result(modernDiscover)) })
+			case mcp.MethodInitialize:
+				time.AfterFunc(5*time.Second, func() { p.say(refuse(m)) })
+			default:
+				polite(EraModern, nil)(p, m)
+			}
+		}, EraUnknown, 2, EraModern, ""},
+		"dies at the probe": {func(p *peer, m message) {
+			if m.Method == mcp.MethodServerDiscover {
+				_ = p.out.Close()
+				return
+			}
+			polite(EraLegacy, nil)(p, m)
+		}, EraUnknown, 2, EraLegacy, ""},
+		"dies at everything": {func(p *peer, m message) { _ = p.out.Close() }, EraUnknown, 2, 0, ReasonEnded},
+		"no longer legacy": {func(p *peer, m message) {
+			if m.Method == mcp.MethodInitialize {
+				p.say(refuse(m))
+				return
+			}
+			polite(EraModern, nil)(p, m)
+		}, EraLegacy, 2, EraModern, ""},
+		"neither": {func(p *peer, m message) {
+			if m.Method == mcp.MethodServerDiscover {
+				_ = p.out.Close()
+				return
+			}
+			p.say(refuse(m))
+		}, EraUnknown, mostStarts, 0, ReasonRestart},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bubble.Test(t, func(t *testing.T) {
+				starts := 0
+				c, err := Start(minute(t), func(context.Context) (Link, error) {
+					starts++
+					_, process := newPeer(t, tt.handle)
+					return NewLines(process), nil
+				}, Options{Known: tt.known})
+				if starts != tt.starts {
+					t.Errorf("%d starts, want %d", starts, tt.starts)
+				}
+				if tt.why != "" {
+					if f, _ := errors.AsType[*Failure](err); f == nil || f.Why != tt.why {
+						t.Errorf("it has %v, want %s", err, tt.why)
+					}
+					return
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close(context.Background())
+				if got := c.Settled().Found; got != tt.found {
+					t.Errorf("found %v, want %v", got, tt.found)
+				}
+				checkNext(t, c, false)
 			})
 		})
 	}

@@ -34,7 +34,7 @@ type Link interface {
 
 // An Outgoing is a message to the backend.
 type Outgoing struct {
-	Body   []byte // JSON-RPC; the link may not keep or change it
+	Body   []byte // JSON-RPC; nobody changes it any more
 	ID     int64  // of a request; 0 for a notification or an answer
 	Method string // "" for an answer
 	Name   string // of the item that the request is about, for the header Mcp-Name; "" for none

@@ -23,7 +23,7 @@ type httpReply struct {
 // judge returns the message that a response holds, or why it holds none. A response to what is no request (id 0) needs
 // no message.
 func (r *httpReply) judge(now time.Time) (message []byte, f *Failure) {
-	f = &Failure{Why: ReasonStatus, Status: r.status, Text: "the backend answered " + statusText(r.status), Excerpt: excerptOf(r.body)}
+	f = &Failure{Why: ReasonStatus, Status: r.status, Text: "the backend answered " + statusText(r.status), Excerpt: excerptOf(r.body), After: retryAfter(r.header, now)}
 	kind, isAnswer := r.readBody()
 	switch {
 	case r.status == http.StatusUnauthorized, r.status == http.StatusForbidden:
@@ -33,7 +33,7 @@ func (r *httpReply) judge(now time.Time) (message []byte, f *Failure) {
 	case r.session && (r.status == http.StatusNotFound || r.status == http.StatusBadRequest && !isAnswer && r.speaksOfSession()):
 		f.Why, f.Outcome, f.Text = ReasonSessionGone, NotRun, "the backend has forgotten the session"
 	case r.status == http.StatusTooManyRequests, r.status == http.StatusServiceUnavailable:
-		f.Why, f.Outcome, f.After = ReasonBusy, NotRun, retryAfter(r.header, now)
+		f.Why, f.Outcome = ReasonBusy, NotRun
 	case r.status/100 == 2 && r.id == 0:
 		return nil, nil
 	case r.status/100 == 2 && len(bytes.TrimSpace(r.body)) == 0:

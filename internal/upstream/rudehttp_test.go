@@ -150,7 +150,14 @@ var rudeHTTP = []struct {
 			t.Errorf("the failure is %+v", f)
 		}
 	}},
-	{name: "is broken", call: func(w http.ResponseWriter, _ *http.Request, _ message) { http.Error(w, "oops", 502) }, why: ReasonStatus, code: mcp.CodeCallLost},
+	{name: "is broken", call: func(w http.ResponseWriter, _ *http.Request, _ message) {
+		w.Header().Set("Retry-After", "100000000")
+		http.Error(w, "oops", 502)
+	}, why: ReasonStatus, code: mcp.CodeCallLost, check: func(t *testing.T, _ *server, f *Failure) {
+		if f.After != mostAfter || f.Excerpt != "oops" {
+			t.Errorf("the failure is %+v", f)
+		}
+	}},
 	{name: "refuses", call: func(w http.ResponseWriter, _ *http.Request, _ message) { http.Error(w, "no", 400) }, why: ReasonStatus, code: mcp.CodeInternalError, unsent: true},
 	{name: "is elsewhere", only: EraModern, call: func(w http.ResponseWriter, _ *http.Request, _ message) { http.Error(w, "no", 404) },
 		why: ReasonStatus, code: mcp.CodeInternalError, unsent: true},
