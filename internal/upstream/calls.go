@@ -67,9 +67,12 @@ const (
 	tellOddity                 // odd
 )
 
+// mostEpochs keeps ids within what a float64 holds.
+const mostEpochs = 1 << 20
+
 func newCalls(epoch uint32) *calls {
 	return &calls{
-		last: int64(epoch) << 32, open: map[int64]*call{}, questions: map[string]int64{}, late: map[int64]*call{},
+		last: int64(epoch%mostEpochs) << 32, open: map[int64]*call{}, questions: map[string]int64{}, late: map[int64]*call{},
 	}
 }
 
@@ -91,6 +94,8 @@ func (k *calls) begin(q Request) (*call, *Failure) {
 	}
 	if q.ID == 0 {
 		q.ID = k.newID()
+	} else if k.open[q.ID] != nil {
+		return nil, &Failure{Why: ReasonMalformed, Outcome: NotRun, Text: "the id of a request is in use"}
 	}
 	c := &call{id: q.ID, method: q.Method, q: q, done: make(chan struct{})}
 	k.open[c.id] = c

@@ -73,7 +73,7 @@ func Open(ctx context.Context, link Link, o Options) (*Conn, error) {
 		f = c.settle(ctx, s)
 	}
 	if f != nil {
-		c.shut(ctx, f, false)
+		c.shut(context.WithoutCancel(ctx), f, false)
 		return nil, f
 	}
 	return c, nil
@@ -92,7 +92,7 @@ func (c *Conn) open(ctx context.Context) error {
 	if err := c.link.Open(ctx, inbox{c}); err != nil {
 		f := failureOf(ctx, err)
 		f.Outcome = NotRun
-		c.shut(ctx, f, false)
+		c.shut(context.WithoutCancel(ctx), f, false)
 		return f
 	}
 	return nil
@@ -295,13 +295,17 @@ func (c *Conn) forget(one *call, mayAnswer bool) bool {
 	return c.calls.forget(one, mayAnswer)
 }
 
-// sayCancelled tells the backend that a request is given up, unless the end of its stream did.
+// sayCancelled tells the backend that a request is given up, unless the end of its stream did. A backend that takes nothing
+// is told nothing: it would work in vain in any case.
 func (c *Conn) sayCancelled(one *call) {
 	if c.settled.Revision.Stateless() && c.link.ClosesStream() {
 		return
 	}
 	params := append(strconv.AppendInt([]byte(`{"requestId":`), one.id, 10), '}')
-	c.reply(codec.AppendNotification(nil, mcp.NotifyCancelled, params))
+	select {
+	case c.replies <- codec.AppendNotification(nil, mcp.NotifyCancelled, params):
+	default:
+	}
 }
 
 // Notify sends a notification. The error is a *[Failure].

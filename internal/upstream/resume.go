@@ -87,6 +87,8 @@ func UnmarshalState(data []byte) (*State, error) {
 		return nil, errors.New("upstream: decode state: it names no revision or era")
 	case len(in.Requests) > MostOpen || len(in.Questions) > MostQuestions:
 		return nil, errors.New("upstream: decode state: it has too many requests")
+	case in.Last < 0 || in.Last > 1<<53:
+		return nil, errors.New("upstream: decode state: its ids are none")
 	case in.Session != "" && !isToken(in.Session) || in.Standing != "" && !isToken(in.Standing):
 		return nil, errors.New("upstream: decode state: its session is none")
 	}

@@ -224,6 +224,7 @@ func TestState(t *testing.T) {
 		{`legacy`, `old`},
 		{`"session":"s"`, `"session":"s\n"`},
 		{`"id":4`, `"id":-4`},
+		{`"last":5`, `"last":-5`},
 		{`"method":"m"`, `"method":"m","event":"\u0000"`},
 		{`IjEi`, `e30=`},
 		{`eyJ`, `W10=`},

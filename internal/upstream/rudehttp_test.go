@@ -108,6 +108,7 @@ var rudeHTTP = []struct {
 	{name: "sends no JSON in a stream", call: func(w http.ResponseWriter, _ *http.Request, m message) {
 		stream(w, event("", "{no"), "event: other\ndata: x\n\n", strings.Repeat(":\n", 10_000), "data: \n\n", answerEvent("", m))
 	}, counts: map[OddityKind]uint64{OddText: 1}},
+	{name: "begins its stream with a BOM", call: func(w http.ResponseWriter, _ *http.Request, m message) { stream(w, "\xef\xbb\xbf"+answerEvent("", m)) }},
 	{name: "ends its stream", call: func(w http.ResponseWriter, _ *http.Request, _ message) { stream(w, ":\n\n") }, why: ReasonEnded, code: mcp.CodeCallLost},
 	{name: "asks in its stream", only: EraLegacy, call: func(w http.ResponseWriter, _ *http.Request, m message) {
 		stream(w, event("", `{"jsonrpc":"2.0","id":"q","method":"roots/list"}`), event("", `{"jsonrpc":"2.0","method":"notifications/message"}`), answerEvent("", m))
@@ -317,6 +318,35 @@ func TestStreamsAreTakenUp(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestAgain has the program decide how often a stream is taken up.
+func TestAgain(t *testing.T) {
+	t.Parallel()
+	bubble.Test(t, func(t *testing.T) {
+		s, h := serveHTTP(t, politely(EraLegacy, func(w http.ResponseWriter, r *http.Request, _ message) {
+			if r.Method == http.MethodPost {
+				stream(w, event("a1", `{"jsonrpc":"2.0","method":"notifications/message"}`))
+				return
+			}
+			w.WriteHeader(405)
+		}))
+		var asked []int
+		h.Again = func(_ *Failure, tries int) bool {
+			asked = append(asked, tries)
+			return tries < 2
+		}
+		c, err := Open(minute(t), NewHTTP(h), Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close(t.Context())
+		answer, err := c.Do(minute(t), toolCall(Request{}))
+		checkOutcome(t, answer, err, ReasonStatus, mcp.CodeCallLost)
+		if fmt.Sprint(asked) != "[0 1 2]" || s.count("GET a1") != 2 {
+			t.Errorf("asked for %v: %s", asked, s.came())
+		}
+	})
 }
 
 // TestModernStreamsAreNotTakenUp has event ids where they mean nothing.
