@@ -62,7 +62,7 @@ type Conn struct {
 // Open opens a link and agrees with the backend on a revision. ctx bounds both; it should have a
 // deadline, as a backend may never answer. After an error, a *[Failure], the link is closed. With
 // [ReasonRestart] the same backend is to be opened once more, over a new link, and with the Failure's
-// Era as Known.
+// Era as Known and, if that is EraModern, as Want. [Start] does that.
 func Open(ctx context.Context, link Link, o Options) (*Conn, error) {
 	c := newConn(link, o)
 	if err := c.open(ctx); err != nil {
@@ -103,8 +103,12 @@ func (c *Conn) shakeHands(ctx context.Context) (*Settled, *Failure) {
 	h := handshake{known: c.o.Known, pinned: c.o.Pinned, want: c.o.Want, scoped: c.link.Scoped()}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(context.Canceled)
-	next := make(chan func() move, 4) // a probe, its silence, and initialize twice
+	next := make(chan func() move, 8) // a probe, initialize twice, and the silence of each
 	for m := h.begin(); ; m = (<-next)() {
+		if m.hurry {
+			stop := c.clock.AfterFunc(ProbeSilence, func() { next <- h.unanswered })
+			defer stop()
+		}
 		switch {
 		case m.settled != nil:
 			return m.settled, nil

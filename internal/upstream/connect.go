@@ -23,7 +23,9 @@ func Start(ctx context.Context, link func(context.Context) (Link, error), o Opti
 		if !ok || f.Why != ReasonRestart || start == mostStarts {
 			return c, err
 		}
-		o.Known = f.Era
+		if o.Known = f.Era; f.Era == EraModern {
+			o.Want = EraModern
+		}
 	}
 }
 

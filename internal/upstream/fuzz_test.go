@@ -113,6 +113,12 @@ func FuzzHandshake(f *testing.F) {
 				initializing = true
 			}
 			order = order>>1 | order<<7
+			if m.hurry && order&4 != 0 {
+				if m = h.unanswered(); m.settled == nil {
+					t.Fatal("nothing to settle on")
+				}
+				continue
+			}
 			switch {
 			case probing && order&1 != 0 && !initializing:
 				m = h.silent()

@@ -13,8 +13,13 @@ import (
 //
 //	        ┌──────────── error, list without a newer revision ───────────┐
 //	probing ┤                                                             ├─▶ initializing ─▶ settled
-//	        ├── 3 s of silence: initialize beside the probe ──────────────┘
+//	        ├── 3 s of silence: initialize beside the probe ──────────────┤
+//	        ├── only newer revisions, where the older era is wanted ──────┘
 //	        └── list with a newer revision ─▶ settled
+//
+// A list that has only newer revisions does not mean that the backend refuses initialize: servers of the
+// TypeScript SDK speak both eras, and list one. Who wants the older one tries, and is content with the newer
+// if that is refused, or not answered.
 //
 // A probe that was silent may be answered late. Its id is not that of initialize, so neither spoils the
 // other; but if the answer says that the newer era is the one to speak, a process that got initialize by
@@ -33,12 +38,14 @@ type handshake struct {
 	asked        mcp.Revision
 	again        bool     // initialize was sent a second time, with another revision
 	refused      *Failure // why initialize failed while the probe was still open
+	newer        *Settled // what to settle on if initialize fails, nil if that would be the end
 }
 
 // A move is what to do next. The zero value is to wait.
 type move struct {
 	probe      bool         // send server/discover, and call silent after ProbeSilence without an answer
 	initialize mcp.Revision // send initialize with it
+	hurry      bool         // call unanswered after ProbeSilence
 	settled    *Settled     // it is done
 	failed     *Failure     // it failed
 }
@@ -91,15 +98,32 @@ func (h *handshake) hadAnswer(r Response) move {
 	case h.found == EraLegacy, h.found == EraBoth && h.want == EraLegacy && !h.onlyModern():
 		return h.speakLegacy(legacy, noRevision(r.Result))
 	}
-	if h.initializing && h.scoped {
-		return h.restart(h.found)
-	}
 	s, f := readDiscover(r.Result, known)
 	if f != nil {
 		return move{failed: f}
 	}
 	s.Found = h.found
+	switch tries := h.want == EraLegacy && !h.pinned && h.refused == nil; {
+	case tries && h.initializing:
+		h.newer = &s
+		return move{hurry: true}
+	case tries:
+		h.newer = &s
+		m := h.sendInitialize(mcp.LatestLegacy)
+		m.hurry = true
+		return m
+	case h.initializing && h.scoped:
+		return h.restart(h.found)
+	}
 	return move{settled: &s}
+}
+
+// unanswered is called when initialize had no answer for a while, though there is something else to settle on.
+func (h *handshake) unanswered() move {
+	if h.newer == nil || !h.initializing {
+		return move{}
+	}
+	return move{settled: h.newer}
 }
 
 // hadError handles an error in answer to the probe. Those of the newer era alone come from a backend of that era.
@@ -169,6 +193,9 @@ func (h *handshake) initialized(r Response) move {
 		if f != nil {
 			return h.notInitialized(f)
 		}
+		if h.newer != nil {
+			h.found = EraBoth
+		}
 		s.Found, s.Supported = h.found, h.supported
 		return move{settled: &s}
 	}
@@ -177,7 +204,9 @@ func (h *handshake) initialized(r Response) move {
 	if !ok {
 		return h.notInitialized(refused)
 	}
-	h.supported = known
+	if h.newer == nil {
+		h.supported = known
+	}
 	if legacy := newestOf(known, false); legacy != 0 && legacy != h.asked && !h.again {
 		h.again = true
 		return h.sendInitialize(legacy)
@@ -197,6 +226,10 @@ func (h *handshake) initialized(r Response) move {
 func (h *handshake) notInitialized(f *Failure) move {
 	h.initializing = false
 	switch mayPass := f.Why == ReasonRefused || f.Why == ReasonMalformed || f.Why == ReasonStatus || f.Why == ReasonEra; {
+	case h.newer != nil && mayPass:
+		return move{settled: h.newer}
+	case h.newer != nil && f.Why == ReasonEnded && h.scoped:
+		return h.restart(EraModern)
 	case h.probing && mayPass:
 		h.refused = f
 		return move{}
