@@ -59,26 +59,6 @@ type Conn struct {
 	rejoined map[int64]*call // in flight since before this process, and not yet waited for
 }
 
-// Open opens a link and agrees with the backend on a revision. ctx bounds both; it should have a
-// deadline, as a backend may never answer. After an error, a *[Failure], the link is closed. With
-// [ReasonRestart] the same backend is to be opened once more, over a new link, and with the Failure's
-// Era as Known and, if that is EraModern, as Want. [Start] does that.
-func Open(ctx context.Context, link Link, o Options) (*Conn, error) {
-	c := newConn(link, o)
-	if err := c.open(ctx); err != nil {
-		return nil, err
-	}
-	s, f := c.shakeHands(ctx)
-	if f == nil {
-		f = c.settle(ctx, s)
-	}
-	if f != nil {
-		c.shut(context.WithoutCancel(ctx), f, false)
-		return nil, f
-	}
-	return c, nil
-}
-
 func newConn(link Link, o Options) *Conn {
 	c := &Conn{link: link, o: o, clock: clockOr(o.Clock), calls: newCalls(o.Epoch), replies: make(chan []byte, MostReplies)}
 	c.life, c.end = context.WithCancelCause(context.Background())
@@ -94,102 +74,6 @@ func (c *Conn) open(ctx context.Context) error {
 		f.Outcome = NotRun
 		c.shut(context.WithoutCancel(ctx), f, false)
 		return f
-	}
-	return nil
-}
-
-// shakeHands carries out the moves of a handshake.
-func (c *Conn) shakeHands(ctx context.Context) (*Settled, *Failure) {
-	h := handshake{known: c.o.Known, pinned: c.o.Pinned, want: c.o.Want, scoped: c.link.Scoped()}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(context.Canceled)
-	next := make(chan func() move, 8) // a probe, initialize twice, and the silence of each
-	for m := h.begin(); ; m = (<-next)() {
-		if m.hurry {
-			stop := c.clock.AfterFunc(ProbeSilence, func() { next <- h.unanswered })
-			defer stop()
-		}
-		switch {
-		case m.settled != nil:
-			return m.settled, nil
-		case m.failed != nil:
-			return nil, m.failed
-		case m.probe:
-			stop := c.clock.AfterFunc(ProbeSilence, func() { next <- h.silent })
-			go func() {
-				r, f := c.greet(ctx, mcp.MethodServerDiscover, mcp.Latest)
-				stop()
-				if f != nil {
-					next <- func() move { return h.lostProbe(f) }
-					return
-				}
-				next <- func() move { return h.hadAnswer(r) }
-			}()
-		case m.initialize != 0:
-			go func() {
-				r, f := c.greet(ctx, mcp.MethodInitialize, m.initialize)
-				if f != nil {
-					next <- func() move { return h.notInitialized(f) }
-					return
-				}
-				next <- func() move { return h.initialized(r) }
-			}()
-		}
-	}
-}
-
-// greet sends a request of the handshake.
-func (c *Conn) greet(ctx context.Context, method string, r mcp.Revision) (Response, *Failure) {
-	q := Request{Method: method}
-	spoken := r
-	if method == mcp.MethodInitialize {
-		q.Params, spoken = c.initializeParams(r), 0
-	}
-	c.calling.Lock()
-	one, f := c.calls.begin(q)
-	if f == nil && method == mcp.MethodServerDiscover {
-		c.calls.probe = one.id
-	}
-	c.calling.Unlock()
-	if f != nil {
-		return Response{}, f
-	}
-	response, f := c.await(ctx, one, c.link.Send(ctx, c.outgoing(one, spoken)), false)
-	if f != nil && f.Why == ReasonCancelled {
-		return Response{}, &Failure{Why: ReasonSilent, Outcome: NotRun, Text: "the backend did not answer the handshake in time", Err: f.Err}
-	}
-	return response, f
-}
-
-func (c *Conn) initializeParams(r mcp.Revision) []byte {
-	capabilities, info := c.o.Capabilities, c.o.ClientInfo
-	if capabilities == nil {
-		capabilities = []byte("{}")
-	}
-	if info == nil {
-		info = []byte(`{"name":"","version":""}`)
-	}
-	params := codec.AppendString([]byte(`{"protocolVersion":`), r.String())
-	params = append(append(params, `,"capabilities":`...), capabilities...)
-	params = append(append(params, `,"clientInfo":`...), info...)
-	return append(params, '}')
-}
-
-// settle ends the handshake.
-func (c *Conn) settle(ctx context.Context, s *Settled) *Failure {
-	c.settled = *s
-	c.calling.Lock()
-	c.calls.probe = 0
-	c.calls.modern, c.calls.ready = s.Revision.Stateless(), true
-	c.calling.Unlock()
-	if s.Revision.Stateless() {
-		return nil
-	}
-	if err := c.Notify(ctx, mcp.NotifyInitialized, nil); err != nil {
-		return failureOf(ctx, err)
-	}
-	if l, ok := c.link.(listener); ok && c.o.Standalone {
-		l.listen(s.Revision)
 	}
 	return nil
 }
@@ -414,15 +298,6 @@ func (c *Conn) fail(f *Failure) bool {
 	return first
 }
 
-// reply queues a short message. A backend that lets too many of them wait does not read, and its connection ends.
-func (c *Conn) reply(message []byte) {
-	select {
-	case c.replies <- message:
-	default:
-		inbox{c}.Ended(&Failure{Why: ReasonFull, Text: "the backend does not read what it is sent"})
-	}
-}
-
 // sendReplies sends what is queued until the Conn ends.
 func (c *Conn) sendReplies() {
 	defer c.running.Done()
@@ -449,83 +324,4 @@ func (c *Conn) spoken() mcp.Revision {
 		return 0
 	}
 	return c.settled.Revision
-}
-
-// inbox is the side of a Conn that its link sees.
-type inbox struct{ c *Conn }
-
-func (in inbox) Receive(message []byte, on int64) bool {
-	c := in.c
-	var room [2]effect
-	c.calling.Lock()
-	fx := c.calls.receive(room[:0], message, on)
-	answered := on != 0 && c.calls.open[on] == nil
-	c.calling.Unlock()
-	for i := range fx {
-		c.perform(&fx[i])
-	}
-	return answered
-}
-
-func (c *Conn) perform(e *effect) {
-	switch e.do {
-	case finishCall:
-		e.call.response, e.call.failure = e.response, e.failure
-		close(e.call.done)
-	case tellProgress:
-		e.call.q.Progress(e.params)
-	case tellLate:
-		if e.call.q.Late != nil {
-			e.call.q.Late()
-		}
-	case tellEvent:
-		c.tell(e.call, e.event)
-	case sendReply:
-		c.reply(e.reply)
-	case tellOddity:
-		if c.o.Odd != nil {
-			c.o.Odd(e.odd)
-		}
-	}
-}
-
-// tell gives an event to whom it belongs. A question that nobody takes is refused.
-func (c *Conn) tell(one *call, e Event) {
-	switch {
-	case one != nil:
-		one.q.Event(e)
-	case c.o.Event != nil:
-		c.o.Event(e)
-	case e.ID != nil:
-		c.calling.Lock()
-		c.calls.takeQuestion(e.ID)
-		c.calling.Unlock()
-		c.reply(codec.AppendError(nil, e.ID, mcp.CodeMethodNotFound, "this client answers no questions", nil))
-	}
-}
-
-func (in inbox) Passed(on int64, event string) {
-	c := in.c
-	c.calling.Lock()
-	if on == 0 {
-		c.calls.standing = event
-	}
-	one := c.calls.open[on]
-	if one != nil {
-		one.event = event
-	}
-	c.calling.Unlock()
-	if one != nil && one.q.Passed != nil {
-		one.q.Passed(event)
-	}
-}
-
-func (in inbox) Ended(f *Failure) {
-	c := in.c
-	c.calling.Lock()
-	ready := c.calls.ready // before, Open says it
-	c.calling.Unlock()
-	if c.fail(f) && ready && c.o.Ended != nil {
-		c.o.Ended(f)
-	}
 }

@@ -353,6 +353,7 @@ func TestLateAnswer(t *testing.T) {
 			t.Errorf("the call has %v", err)
 		}
 		time.Sleep(5 * time.Second)
+		synctest.Wait()
 		if late != 3*time.Second {
 			t.Errorf("the answer came after %v", late)
 		}

@@ -128,6 +128,7 @@ func TestEra(t *testing.T) {
 				})
 				c, err := Open(minute(t), NewLines(process), tt.o)
 				time.Sleep(time.Minute) // what is late comes
+				synctest.Wait()
 				came := strings.Join(p.methods(), ", ")
 				if tt.came != "" && came != tt.came {
 					t.Errorf("it got %s, want %s", came, tt.came)

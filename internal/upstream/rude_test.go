@@ -190,8 +190,8 @@ func TestRudeLines(t *testing.T) {
 					p, c := openLines(t, r.options(), polite(era, tt.call))
 					answer, err := c.Do(minute(t), toolCall(Request{Progress: func([]byte) {}}))
 					checkOutcome(t, answer, err, tt.why, tt.code)
-					synctest.Wait()
 					time.Sleep(2 * time.Second) // what is late comes
+					synctest.Wait()
 					wantCounts(t, c, tt.counts)
 					if len(r.events) != tt.events {
 						t.Errorf("the owner got %d events, want %d: %s", len(r.events), tt.events, shorten(fmt.Sprint(r.events)))
@@ -353,16 +353,23 @@ func TestEndlessLists(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble.Test(t, func(t *testing.T) {
-				_, c := openLines(t, Options{}, func(p *peer, m message) {
-					switch {
-					case m.Method != mcp.MethodToolsList:
-						polite(EraLegacy, nil)(p, m)
-					case name == "an error":
-						p.say(m.failure(-32603, "no"))
-					default:
-						p.say(m.result(tt.page()))
+				c, err := Open(minute(t), NewFunction(func(_ context.Context, raw []byte, _ func([]byte)) []byte {
+					switch m := parseMessage(raw); {
+					case m.Method == mcp.MethodInitialize:
+						return []byte(m.result(legacyInit))
+					case m.Method == mcp.MethodToolsList && name == "an error":
+						return []byte(m.failure(-32603, "no"))
+					case m.Method == mcp.MethodToolsList:
+						return []byte(m.result(tt.page()))
+					case m.ID != nil:
+						return []byte(m.result(`{}`))
 					}
-				})
+					return nil
+				}), Options{Known: EraLegacy})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close(context.Background())
 				l, err := c.List(minute(t), mcp.MethodToolsList, "tools")
 				f, _ := errors.AsType[*Failure](err)
 				if f == nil && tt.why != "" || f != nil && f.Why != tt.why || len(l.Items) != tt.items {

@@ -428,8 +428,8 @@ func TestStandaloneStream(t *testing.T) {
 				gone = true
 			}
 		}))
-		synctest.Wait()
 		time.Sleep(10 * time.Second)
+		synctest.Wait()
 		q := r.first(mcp.MethodRootsList)
 		if string(q.ID) != "7" || q.Request != 0 || r.count(mcp.NotifyToolsListChanged) != 1 {
 			t.Errorf("the owner got %v", r.events)
