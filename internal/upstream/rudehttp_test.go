@@ -133,7 +133,7 @@ var rudeHTTP = []struct {
 		}
 	}},
 	{name: "forbids", call: func(w http.ResponseWriter, _ *http.Request, _ message) { w.WriteHeader(403) }, why: ReasonCredentials, code: mcp.CodeInternalError, unsent: true},
-	{name: "redirects", call: func(w http.ResponseWriter, r *http.Request, _ message) { http.Redirect(w, r, "http://other/", 307) },
+	{name: "redirects", call: func(w http.ResponseWriter, r *http.Request, _ message) { http.Redirect(w, r, "http://other/", http.StatusTemporaryRedirect) },
 		why: ReasonRedirected, code: mcp.CodeInternalError, unsent: true},
 	{name: "is busy", call: func(w http.ResponseWriter, _ *http.Request, _ message) {
 		w.Header().Set("Retry-After", "7")
@@ -153,7 +153,7 @@ var rudeHTTP = []struct {
 	}},
 	{name: "is broken", call: func(w http.ResponseWriter, _ *http.Request, _ message) {
 		w.Header().Set("Retry-After", "100000000")
-		http.Error(w, "oops", 502)
+		http.Error(w, "oops", http.StatusBadGateway)
 	}, why: ReasonStatus, code: mcp.CodeCallLost, check: func(t *testing.T, _ *server, f *Failure) {
 		if f.After != mostAfter || f.Excerpt != "oops" {
 			t.Errorf("the failure is %+v", f)
