@@ -34,6 +34,7 @@ type handshake struct {
 	supported    []mcp.Revision
 	probing      bool // the probe is open
 	probed       bool // there was one
+	probedAgain  bool // there was a second one
 	initializing bool // initialize is open, with asked
 	asked        mcp.Revision
 	again        bool     // initialize was sent a second time, with another revision
@@ -137,6 +138,10 @@ func (h *handshake) hadError(r Response) move {
 		known, ok := readRevisions(codec.Field(codec.Field(r.Error, "data"), "supported"))
 		if !ok {
 			break
+		}
+		if newestOf(known, true) == mcp.Latest && !h.probedAgain {
+			h.probedAgain = true // it lists the very revision that it refused
+			return h.sendProbe()
 		}
 		h.supported, h.found = known, eraOf(known)
 		if legacy := newestOf(known, false); legacy != 0 {

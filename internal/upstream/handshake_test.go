@@ -31,6 +31,15 @@ func TestEra(t *testing.T) {
 	none := func(message) string { return "" }
 	text := func(s string) func(message) string { return func(message) string { return s } }
 	result := func(s string) func(message) string { return func(m message) string { return m.result(s) } }
+	once := func(first, then func(message) string) func(message) string {
+		n := 0
+		return func(m message) string {
+			if n++; n == 1 {
+				return first(m)
+			}
+			return then(m)
+		}
+	}
 	after := func(d time.Duration, f func(message) string) func(message) string {
 		return func(m message) string { return fmt.Sprint(d, "|", f(m)) }
 	}
@@ -57,35 +66,40 @@ func TestEra(t *testing.T) {
 		"pinned modern, and the older wanted":           {o: Options{Known: EraModern, Pinned: true, Want: EraLegacy}, discover: modern, initialize: initialized, revision: mcp.Latest, found: EraModern, came: "server/discover"},
 		"legacy by its list":                            {discover: result(`{"supportedVersions":["2025-06-18","2024-11-05"]}`), initialize: result(strings.Replace(legacyInit, "2025-11-25", "2025-06-18", 1)), revision: mcp.Revision20250618, found: EraLegacy, came: "server/discover, initialize, notifications/initialized"},
 		"legacy by its error":                           {discover: func(m message) string { return unsupported(m, mcp.CodeUnsupportedVersion, `["2025-11-25"]`) }, initialize: initialized, revision: mcp.LatestLegacy, found: EraLegacy, came: "server/discover, initialize, notifications/initialized"},
-		"a clean result says nothing":                   {discover: result(`{}`), initialize: initialized, revision: mcp.LatestLegacy, found: EraUnknown, came: "server/discover, initialize, notifications/initialized"},
-		"an empty list":                                 {discover: result(`{"supportedVersions":[]}`), initialize: initialized, revision: mcp.LatestLegacy, found: EraUnknown},
-		"a list of numbers":                             {discover: result(`{"supportedVersions":[1]}`), initialize: initialized, revision: mcp.LatestLegacy, found: EraUnknown},
-		"a text for a list":                             {discover: result(`{"supportedVersions":"2026-07-28"}`), initialize: initialized, revision: mcp.LatestLegacy, found: EraUnknown},
-		"input required":                                {discover: result(`{"resultType":"input_required","supportedVersions":["2026-07-28"]}`), initialize: initialized, revision: mcp.LatestLegacy, found: EraUnknown},
-		"half an answer":                                {discover: func(m message) string { s := m.result(modernDiscover); return s[:len(s)-9] }, initialize: initialized, revision: mcp.LatestLegacy, found: EraUnknown},
-		"an answer that is no object":                   {discover: result(`7`), initialize: initialized, revision: mcp.LatestLegacy, found: EraUnknown},
-		"an error without an id":                        {discover: text(`{"jsonrpc":"2.0","error":{"code":-32600,"message":"x"}}`), initialize: initialized, revision: mcp.LatestLegacy, found: EraLegacy},
-		"silence":                                       {discover: none, initialize: initialized, revision: mcp.LatestLegacy, found: EraUnknown, came: "server/discover, initialize, notifications/initialized"},
-		"a late refusal":                                {discover: after(10*time.Second, refused), initialize: after(20*time.Second, initialized), revision: mcp.LatestLegacy, found: EraLegacy},
-		"a refusal after initialize":                    {discover: after(20*time.Second, refused), initialize: after(10*time.Second, initialized), revision: mcp.LatestLegacy, found: EraUnknown},
-		"a late list":                                   {discover: after(10*time.Second, modern), initialize: after(20*time.Second, refused), why: ReasonRestart, era: EraModern},
-		"a list after initialize":                       {discover: after(20*time.Second, modern), initialize: after(10*time.Second, initialized), revision: mcp.LatestLegacy, found: EraUnknown},
-		"a list after a refusal":                        {discover: after(20*time.Second, modern), initialize: after(10*time.Second, refused), revision: mcp.Latest, found: EraModern},
-		"silence and a refusal":                         {discover: none, initialize: refused, why: ReasonSilent},
-		"refusals":                                      {discover: refused, initialize: refused, why: ReasonRefused},
-		"late refusals":                                 {discover: after(20*time.Second, refused), initialize: refused, why: ReasonRefused},
-		"nothing":                                       {discover: none, initialize: none, why: ReasonSilent},
-		"after the deadline":                            {discover: none, initialize: after(time.Minute, initialized), why: ReasonSilent},
-		"dies at the probe":                             {discover: text("die"), initialize: initialized, why: ReasonRestart, era: EraLegacy},
-		"dies at initialize":                            {discover: refused, initialize: text("die"), why: ReasonEnded},
-		"revisions of the future":                       {discover: result(`{"supportedVersions":["2031-01-01"]}`), why: ReasonEra, came: "server/discover"},
-		"only revisions of the future":                  {discover: func(m message) string { return unsupported(m, mcp.CodeUnsupportedVersion, `["2031-01-01"]`) }, why: ReasonEra, came: "server/discover"},
-		"headers that do not match":                     {discover: func(m message) string { return m.failure(mcp.CodeHeaderMismatch, "x") }, why: ReasonRefused, came: "server/discover"},
-		"an unknown revision":                           {discover: refused, initialize: result(strings.Replace(legacyInit, "2025-11-25", "1999-01-01", 1)), why: ReasonEra},
-		"initialize of the newer era":                   {discover: refused, initialize: result(strings.Replace(legacyInit, "2025-11-25", "2026-07-28", 1)), why: ReasonEra},
-		"no revision":                                   {discover: refused, initialize: result(`{}`), why: ReasonMalformed},
-		"capabilities of wrong type":                    {discover: refused, initialize: result(`{"protocolVersion":"2025-11-25","capabilities":[]}`), why: ReasonMalformed},
-		"others of wrong type":                          {discover: refused, initialize: result(`{"protocolVersion":"2025-11-25","capabilities":null,"serverInfo":1,"instructions":[]}`), revision: mcp.LatestLegacy, found: EraLegacy},
+		"refuses what it lists, once":                   {discover: once(func(m message) string { return unsupported(m, mcp.CodeUnsupportedVersion, `["2026-07-28"]`) }, modern), revision: mcp.Latest, found: EraModern, came: "server/discover, server/discover"},
+		"refuses what it lists":                         {discover: func(m message) string { return unsupported(m, mcp.CodeUnsupportedVersion, `["2026-07-28"]`) }, why: ReasonEra, came: "server/discover, server/discover"},
+		"refuses what it lists, and speaks the older": {discover: func(m message) string {
+			return unsupported(m, mcp.CodeUnsupportedVersion, `["2026-07-28","2025-11-25"]`)
+		}, initialize: initialized, revision: mcp.LatestLegacy, found: EraLegacy},
+		"a clean result says nothing":  {discover: result(`{}`), initialize: initialized, revision: mcp.LatestLegacy, found: EraUnknown, came: "server/discover, initialize, notifications/initialized"},
+		"an empty list":                {discover: result(`{"supportedVersions":[]}`), initialize: initialized, revision: mcp.LatestLegacy, found: EraUnknown},
+		"a list of numbers":            {discover: result(`{"supportedVersions":[1]}`), initialize: initialized, revision: mcp.LatestLegacy, found: EraUnknown},
+		"a text for a list":            {discover: result(`{"supportedVersions":"2026-07-28"}`), initialize: initialized, revision: mcp.LatestLegacy, found: EraUnknown},
+		"input required":               {discover: result(`{"resultType":"input_required","supportedVersions":["2026-07-28"]}`), initialize: initialized, revision: mcp.LatestLegacy, found: EraUnknown},
+		"half an answer":               {discover: func(m message) string { s := m.result(modernDiscover); return s[:len(s)-9] }, initialize: initialized, revision: mcp.LatestLegacy, found: EraUnknown},
+		"an answer that is no object":  {discover: result(`7`), initialize: initialized, revision: mcp.LatestLegacy, found: EraUnknown},
+		"an error without an id":       {discover: text(`{"jsonrpc":"2.0","error":{"code":-32600,"message":"x"}}`), initialize: initialized, revision: mcp.LatestLegacy, found: EraLegacy},
+		"silence":                      {discover: none, initialize: initialized, revision: mcp.LatestLegacy, found: EraUnknown, came: "server/discover, initialize, notifications/initialized"},
+		"a late refusal":               {discover: after(10*time.Second, refused), initialize: after(20*time.Second, initialized), revision: mcp.LatestLegacy, found: EraLegacy},
+		"a refusal after initialize":   {discover: after(20*time.Second, refused), initialize: after(10*time.Second, initialized), revision: mcp.LatestLegacy, found: EraUnknown},
+		"a late list":                  {discover: after(10*time.Second, modern), initialize: after(20*time.Second, refused), why: ReasonRestart, era: EraModern},
+		"a list after initialize":      {discover: after(20*time.Second, modern), initialize: after(10*time.Second, initialized), revision: mcp.LatestLegacy, found: EraUnknown},
+		"a list after a refusal":       {discover: after(20*time.Second, modern), initialize: after(10*time.Second, refused), revision: mcp.Latest, found: EraModern},
+		"silence and a refusal":        {discover: none, initialize: refused, why: ReasonSilent},
+		"refusals":                     {discover: refused, initialize: refused, why: ReasonRefused},
+		"late refusals":                {discover: after(20*time.Second, refused), initialize: refused, why: ReasonRefused},
+		"nothing":                      {discover: none, initialize: none, why: ReasonSilent},
+		"after the deadline":           {discover: none, initialize: after(time.Minute, initialized), why: ReasonSilent},
+		"dies at the probe":            {discover: text("die"), initialize: initialized, why: ReasonRestart, era: EraLegacy},
+		"dies at initialize":           {discover: refused, initialize: text("die"), why: ReasonEnded},
+		"revisions of the future":      {discover: result(`{"supportedVersions":["2031-01-01"]}`), why: ReasonEra, came: "server/discover"},
+		"only revisions of the future": {discover: func(m message) string { return unsupported(m, mcp.CodeUnsupportedVersion, `["2031-01-01"]`) }, why: ReasonEra, came: "server/discover"},
+		"headers that do not match":    {discover: func(m message) string { return m.failure(mcp.CodeHeaderMismatch, "x") }, why: ReasonRefused, came: "server/discover"},
+		"an unknown revision":          {discover: refused, initialize: result(strings.Replace(legacyInit, "2025-11-25", "1999-01-01", 1)), why: ReasonEra},
+		"initialize of the newer era":  {discover: refused, initialize: result(strings.Replace(legacyInit, "2025-11-25", "2026-07-28", 1)), why: ReasonEra},
+		"no revision":                  {discover: refused, initialize: result(`{}`), why: ReasonMalformed},
+		"capabilities of wrong type":   {discover: refused, initialize: result(`{"protocolVersion":"2025-11-25","capabilities":[]}`), why: ReasonMalformed},
+		"others of wrong type":         {discover: refused, initialize: result(`{"protocolVersion":"2025-11-25","capabilities":null,"serverInfo":1,"instructions":[]}`), revision: mcp.LatestLegacy, found: EraLegacy},
 		"another revision": {discover: refused, initialize: func(m message) string {
 			if strings.Contains(m.Raw, "2025-11-25") {
 				return unsupported(m, mcp.CodeInvalidParams, `["2024-11-05","2025-03-26"]`)
