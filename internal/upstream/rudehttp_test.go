@@ -133,7 +133,9 @@ var rudeHTTP = []struct {
 		}
 	}},
 	{name: "forbids", call: func(w http.ResponseWriter, _ *http.Request, _ message) { w.WriteHeader(403) }, why: ReasonCredentials, code: mcp.CodeInternalError, unsent: true},
-	{name: "redirects", call: func(w http.ResponseWriter, r *http.Request, _ message) { http.Redirect(w, r, "http://other/", http.StatusTemporaryRedirect) },
+	{name: "redirects", call: func(w http.ResponseWriter, r *http.Request, _ message) {
+		http.Redirect(w, r, "http://other/", http.StatusTemporaryRedirect)
+	},
 		why: ReasonRedirected, code: mcp.CodeInternalError, unsent: true},
 	{name: "is busy", call: func(w http.ResponseWriter, _ *http.Request, _ message) {
 		w.Header().Set("Retry-After", "7")
