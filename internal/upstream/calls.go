@@ -113,6 +113,7 @@ func (k *calls) sent(c *call) *Failure {
 	}
 	k.close(c)
 	f := *k.ended
+	f.Outcome = Lost
 	return &f
 }
 

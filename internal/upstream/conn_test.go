@@ -377,6 +377,22 @@ func TestLateIsBounded(t *testing.T) {
 	}
 }
 
+// TestEndedMeanwhile has a link end while it hands a call over, for a reason that runs no call after it.
+func TestEndedMeanwhile(t *testing.T) {
+	t.Parallel()
+	k := newCalls(0)
+	before, _ := k.begin(Request{})
+	if lost := k.end(&Failure{Why: ReasonSessionGone, Outcome: NotRun}); len(lost) != 0 {
+		t.Errorf("%d calls are lost that the link is at", len(lost))
+	}
+	if f := k.sent(before); f == nil || f.Outcome != Lost || len(k.open) != 0 {
+		t.Errorf("the call has %+v", f)
+	}
+	if _, f := k.begin(Request{}); f == nil || f.Outcome != NotRun || f.Why != ReasonSessionGone {
+		t.Errorf("the next call has %+v", f)
+	}
+}
+
 // TestOddities tells of a flood now and then.
 func TestOddities(t *testing.T) {
 	t.Parallel()
