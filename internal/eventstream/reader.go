@@ -30,6 +30,7 @@ type Reader struct {
 	line []byte
 	data []byte
 	feed bool // the last line ended with a carriage return: a line feed now belongs to it
+	seen bool // a line was read: only before the first may be a byte order mark
 }
 
 // NewReader returns a reader of a stream whose events have at most so many bytes each.
@@ -45,6 +46,9 @@ func (r *Reader) Next() (Event, error) {
 		line, err := r.readLine()
 		if err != nil {
 			return Event{}, err
+		}
+		if !r.seen {
+			r.seen, line = true, bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
 		}
 		if len(line) == 0 {
 			if begun {

@@ -42,6 +42,7 @@ func TestReader(t *testing.T) {
 		"empty data first":        {"data:\ndata: a\n\n", []Event{{Data: []byte("\na")}}, io.EOF},
 		"carriage returns":        {"data: a\r\n\r\ndata: b\r\rdata: c\n\r\n", []Event{{Data: []byte("a")}, {Data: []byte("b")}, {Data: []byte("c")}}, io.EOF},
 		"comments and names":      {": keep-alive\n\nevent: message\ndata: a\n\nevent: none\n\ndata: b\n\n:\n\n", []Event{{Name: "message", Data: []byte("a")}, {Data: []byte("b")}}, io.EOF},
+		"a byte order mark":       {"\xef\xbb\xbfdata: a\n\n\xef\xbb\xbfdata: b\n\n", []Event{{Data: []byte("a")}}, io.EOF},
 		"unknown fields":          {"colour: red\ndata\n\nx\n\n", []Event{{}}, io.EOF},
 		"an id with a zero byte":  {"id: a\x00b\ndata: c\n\n", []Event{{Data: []byte("c")}}, io.EOF},
 		"a time that is none":     {"retry: soon\nretry: -1\ndata: a\n\n", []Event{{Data: []byte("a")}}, io.EOF},

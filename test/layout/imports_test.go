@@ -33,6 +33,7 @@ var layers = []layer{
 	{"operator", nil, nil, "what an operator is told is a form of its own, and knows nothing of who tells it"},
 	{"internal/admin", []string{"operator"}, nil, "a socket carries what an operator is told, and knows nothing of who tells it"},
 	{"internal/client", []string{"mcp", "internal/eventstream"}, nil, "a client knows a server by what comes over the wire"},
+	{"internal/upstream", []string{"mcp", "codec", "internal/eventstream", "internal/protocol"}, nil, "a client half knows a server by what comes over the wire, and nobody whom it serves"},
 	{"internal/configfile", []string{"auth"}, nil, "what a file says is read without the flags beside it"},
 	{"internal/closedschema", nil, nil, "fuzz targets share a binary with it, so it can need nothing"},
 	{"internal/directory", nil, nil, "finding a value by key needs nothing"},

@@ -1,0 +1,222 @@
+package upstream
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"sync"
+)
+
+// A Process is what [Lines] needs of a process that speaks over its standard streams, or of anything
+// else that carries lines.
+type Process interface {
+	// Send writes a line, given without its end, and returns when it was taken. handed says whether
+	// any byte of it may have been read by the process; it is true with a nil error. Send may be
+	// called from several goroutines.
+	Send(ctx context.Context, line []byte) (handed bool, err error)
+	// Receive returns the next line without its end, and hands its bytes over. It is called from one
+	// goroutine, and the line before has been dealt with when it is called again. After an error,
+	// [io.EOF] at the end, it is not called again; Close ends it.
+	Receive() ([]byte, error)
+	// Close ends both directions. What becomes of the process is its owner's to say.
+	Close() error
+}
+
+// A Queue is a Process that takes lines before they are handed over, such as one that has another parent:
+// no call waits for the word that its line was written. Lines calls Put in place of Send.
+type Queue interface {
+	Process
+	// Put takes a line and returns its number, which is not 0. After an error nothing of the line was or
+	// will be written.
+	Put(ctx context.Context, line []byte) (number uint64, err error)
+	// Unsent reports whether it is certain that no byte of a line was written, once Receive has returned
+	// an error.
+	Unsent(number uint64) bool
+}
+
+// ErrLongLine is what a Process returns from Receive for a line of more than MostMessage bytes.
+var ErrLongLine = errors.New("a line is too long")
+
+// Lines is the link to a process: a message is a line, in both directions, and nothing says which
+// request a notification or a question is about.
+type Lines struct {
+	p       Process
+	queue   Queue // nil if the process is none
+	running sync.WaitGroup
+}
+
+var (
+	_ Link   = (*Lines)(nil)
+	_ marker = (*Lines)(nil)
+)
+
+// NewLines returns the link to a process.
+func NewLines(p Process) *Lines {
+	queue, _ := p.(Queue)
+	return &Lines{p: p, queue: queue}
+}
+
+// Open begins to read.
+func (l *Lines) Open(_ context.Context, in Inbox) error {
+	l.running.Add(1)
+	go func() {
+		defer l.running.Done()
+		for {
+			line, err := l.p.Receive()
+			switch {
+			case err == nil:
+				in.Receive(line, 0)
+				continue
+			case errors.Is(err, ErrLongLine):
+				in.Ended(&Failure{Why: ReasonTooLarge, Text: "the backend wrote a line that is too long"})
+			case errors.Is(err, io.EOF):
+				in.Ended(&Failure{Why: ReasonEnded, Text: "the backend has ended"})
+			default:
+				in.Ended(&Failure{Why: ReasonEnded, Text: "the backend cannot be read any more", Err: err})
+			}
+			return
+		}
+	}()
+	return nil
+}
+
+// Send writes a line.
+func (l *Lines) Send(ctx context.Context, m Outgoing) error {
+	handed, err := false, error(nil)
+	if l.queue == nil {
+		handed, err = l.p.Send(ctx, onOneLine(m.Body))
+	} else if number, putErr := l.queue.Put(ctx, onOneLine(m.Body)); putErr != nil {
+		err = putErr
+	} else if m.Mark != nil {
+		m.Mark.Store(number)
+	}
+	if err == nil {
+		return nil
+	}
+	f := &Failure{Why: ReasonEnded, Text: "the backend cannot be written to", Err: err}
+	if !handed {
+		f.Outcome = NotRun
+	}
+	return f
+}
+
+func (l *Lines) unsent(mark uint64) bool { return l.queue != nil && mark != 0 && l.queue.Unsent(mark) }
+
+// Close closes the process's streams.
+func (l *Lines) Close(context.Context, bool) {
+	_ = l.p.Close()
+	l.running.Wait()
+}
+
+// Scoped is true.
+func (l *Lines) Scoped() bool { return true }
+
+// ClosesStream is false: there is one stream for all.
+func (l *Lines) ClosesStream() bool { return false }
+
+// A Pipe is a [Process] over a reader and a writer, such as the two ends of a child's pipes. Make one
+// with [NewPipe].
+type Pipe struct {
+	rd    *bufio.Reader
+	close func() error
+	lines chan pipeLine
+	done  chan struct{}
+	once  sync.Once
+}
+
+// A pipeLine is a line to write.
+type pipeLine struct {
+	line []byte
+	res  chan written
+}
+
+// written is what came of writing a line.
+type written struct {
+	some bool // of it may have been read
+	err  error
+}
+
+var _ Process = (*Pipe)(nil)
+
+// NewPipe returns a Process that reads lines from r, at most MostMessage bytes each, and writes them to
+// w. close ends both: a Read and a Write that block return after it.
+func NewPipe(r io.Reader, w io.Writer, close func() error) *Pipe {
+	p := &Pipe{rd: bufio.NewReaderSize(r, 64<<10), close: close, lines: make(chan pipeLine), done: make(chan struct{})}
+	go p.write(w)
+	return p
+}
+
+// write writes one line after the other, until the first that fails: what follows half a line would be
+// read as a part of it.
+func (p *Pipe) write(w io.Writer) {
+	for {
+		select {
+		case l := <-p.lines:
+			n, err := w.Write(append(l.line[:len(l.line):len(l.line)], '\n'))
+			l.res <- written{n > 0 || err == nil, err}
+			if err != nil {
+				p.stop()
+				return
+			}
+		case <-p.done:
+			return
+		}
+	}
+}
+
+func (p *Pipe) stop() { p.once.Do(func() { close(p.done) }) }
+
+// Send writes a line. If ctx ends while the line is being written, the outcome is unknown, and the writer
+// goes on with it; lines behind it wait.
+func (p *Pipe) Send(ctx context.Context, line []byte) (handed bool, err error) {
+	l := pipeLine{line, make(chan written, 1)}
+	select {
+	case p.lines <- l:
+	case <-p.done:
+		return false, io.ErrClosedPipe
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
+	}
+	select {
+	case w := <-l.res:
+		return w.some, w.err
+	case <-ctx.Done():
+		return true, context.Cause(ctx)
+	}
+}
+
+// Receive reads a line. One that the stream ends within is returned, too.
+func (p *Pipe) Receive() ([]byte, error) {
+	var line []byte
+	for {
+		part, err := p.rd.ReadSlice('\n')
+		if len(line)+len(part) > MostMessage+2 {
+			return nil, ErrLongLine
+		}
+		if cap(line)-len(line) < len(part) { // a long line is copied a few times, and not once for each part
+			line = slices.Grow(line, max(len(part), len(line)))
+		}
+		line = append(line, part...)
+		switch {
+		case err == nil:
+			line = line[:len(line)-1]
+			if n := len(line); n > 0 && line[n-1] == '\r' {
+				line = line[:n-1]
+			}
+			return line, nil
+		case errors.Is(err, bufio.ErrBufferFull):
+		case len(line) > 0 && errors.Is(err, io.EOF):
+			return line, nil
+		default:
+			return nil, err
+		}
+	}
+}
+
+// Close ends the pipe. Closing twice is fine.
+func (p *Pipe) Close() error {
+	p.stop()
+	return p.close()
+}
