@@ -216,10 +216,11 @@ func (c *checker) targeted(t Target, o Options) {
 		}
 	}
 	if raw, ok := t.URL(); ok {
-		set(map[string]bool{
-			"Env": len(o.Env) > 0, "EnvFile": o.EnvFile != "", "Dir": o.Dir != "", "StderrRate": o.StderrRate != 0, "Pool.MaxMemory": o.Pool.MaxMemory != 0,
-			"Confinement": !reflect.ValueOf(o.Confinement).IsZero(),
-		}, "commands, and the target is a URL")
+		fields := map[string]bool{"Env": len(o.Env) > 0, "EnvFile": o.EnvFile != "", "Dir": o.Dir != "", "StderrRate": o.StderrRate != 0, "Pool.MaxMemory": o.Pool.MaxMemory != 0}
+		for f, v := range reflect.ValueOf(o.Confinement).Fields() {
+			fields["Confinement."+f.Name] = !v.IsZero()
+		}
+		set(fields, "commands, and the target is a URL")
 		if u, err := url.Parse(raw); err == nil && u.User != nil && hasHeader(o.Headers, "Authorization") {
 			c.fault("Headers", "has Authorization, and the URL a user: set one of them")
 		}

@@ -60,7 +60,7 @@ func TestCheck(t *testing.T) {
 		{remote, Options{Dir: "/"}, "Options.Dir is for commands"},
 		{remote, Options{StderrRate: 1}, "Options.StderrRate is for commands"},
 		{remote, Options{Pool: Pool{MaxMemory: 1}}, "Options.Pool.MaxMemory is for commands"},
-		{remote, Options{Confinement: Confinement{OwnPIDs: Try}}, "Options.Confinement is for commands"},
+		{remote, Options{Confinement: Confinement{OwnPIDs: Try}}, "Options.Confinement.OwnPIDs is for commands"},
 		{command, Options{Confinement: Confinement{NoNewPrivs: "on"}}, "Options.Confinement.NoNewPrivs"},
 		{command, Options{Confinement: Confinement{NoNetwork: "on"}}, "Options.Confinement.NoNetwork"},
 		{command, Options{Confinement: Confinement{OwnPIDs: "on"}}, "Options.Confinement.OwnPIDs"},
