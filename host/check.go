@@ -113,8 +113,8 @@ func (c *checker) pool(p Pool) {
 
 func (c *checker) variables(env Secrets) {
 	for _, name := range slices.Sorted(maps.Keys(env)) {
-		if name == "" || strings.ContainsAny(name, "=\x00") {
-			c.fault("Env", "has the name %q, which no variable can have", name)
+		if before, _, found := strings.Cut(name, "="); name == "" || found || strings.ContainsRune(name, 0) {
+			c.fault("Env", "has a name that begins with %q, and that no variable can have", before) // behind = may be a value
 		} else if strings.ContainsRune(env[name], 0) {
 			c.fault("Env", "has a zero byte in %s", name)
 		}

@@ -151,10 +151,13 @@ func (e *expansion) reference(body string, level int) (string, error) {
 	return value, nil
 }
 
+// firstWord matches what may be said of a reference that is none.
+var firstWord = regexp.MustCompile(`^[A-Za-z0-9_./]{0,40}`)
+
 // unknown is the error of a reference that is none. It has the first word of it alone: the rest may be a secret.
 func unknown(body string) error {
-	word := regexp.MustCompile(`^[A-Za-z0-9_./]{0,40}`).FindString(body)
-	return fmt.Errorf("the reference ${%s…} is not known: want ${VAR}, ${VAR:-text}, ${env:VAR}, ${file:PATH}, ${input:ID} or %s; write $${ for the text ${", word, "${"+strings.Join(predefined, "}, ${")+"}")
+	return fmt.Errorf("the reference ${%s…} is not known: want ${VAR}, ${VAR:-text}, ${env:VAR}, ${file:PATH}, ${input:ID} or ${%s}; write $${ for the text ${",
+		firstWord.FindString(body), strings.Join(predefined, "}, ${"))
 }
 
 func nearestPredefined(name string) string {

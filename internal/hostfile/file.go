@@ -195,7 +195,7 @@ func (f *File) readBackends(n *node, at string, x *expander, keys *keyring) {
 		case twice:
 			r.fault(e.line, r.at, fmt.Errorf("set twice: first in line %d", line))
 		case i >= mostBackends:
-			r.fault(e.line, r.at, fmt.Errorf("more than %d backends", mostBackends))
+			r.fault(e.line, r.at, fmt.Errorf("more than %d backends: it and those behind it are left out", mostBackends))
 		default:
 			first[e.name] = e.line
 			r.readName(e)
@@ -203,6 +203,9 @@ func (f *File) readBackends(n *node, at string, x *expander, keys *keyring) {
 		}
 		r.b.Err = errors.Join(r.faults...)
 		f.Backends = append(f.Backends, r.b)
+		if i >= mostBackends {
+			return
+		}
 	}
 }
 

@@ -282,3 +282,50 @@ func TestLoad(t *testing.T) {
 		t.Errorf("a file that is too large: %v", err)
 	}
 }
+
+// TestDocument compares the table of options with the keys, and reads the example.
+func TestDocument(t *testing.T) {
+	t.Parallel()
+	data, err := os.ReadFile("../../docs/hosting.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(data), "## Options")
+	table, _, _ := strings.Cut(rest, "\n`no-new-privs`")
+	documented := map[string]bool{}
+	for line := range strings.Lines(table) {
+		if cells := strings.Split(line, " | "); strings.HasPrefix(line, "| `") {
+			for key := range strings.SplitSeq(strings.Trim(cells[0], "| "), ", ") {
+				documented[strings.Trim(key, "`")] = true
+			}
+		}
+	}
+	for key := range ownKeys.read {
+		if !documented[key] {
+			t.Errorf("docs/hosting.md has no row for %s", key)
+		}
+	}
+	if len(documented) != len(ownKeys.read) {
+		t.Errorf("docs/hosting.md has %d keys, and there are %d", len(documented), len(ownKeys.read))
+	}
+	_, example, _ := strings.Cut(string(data), "```yaml\nbackends:\n")
+	example, _, _ = strings.Cut(example, "```")
+	for _, b := range section(t, example).Backends {
+		if b.Err != nil && !errors.Is(b.Err, ErrUnset) {
+			t.Errorf("the example: %v", b.Err)
+		}
+	}
+}
+
+// TestManyBackends reads more than there may be.
+func TestManyBackends(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	for i := range 3 * mostBackends {
+		fmt.Fprintf(&b, "%q: {\"command\": \"a\"},", fmt.Sprint("b", i))
+	}
+	f := read(t, `{"mcpServers": {`+b.String()+"}}")
+	if last := f.Backends[mostBackends]; len(f.Backends) != mostBackends+1 || last.Err == nil || f.Backends[mostBackends-1].Err != nil {
+		t.Errorf("%d backends, the last one is wrong: %v", len(f.Backends), last.Err)
+	}
+}

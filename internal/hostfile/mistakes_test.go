@@ -31,7 +31,7 @@ func TestMistakesOfClients(t *testing.T) {
 		inClient(`"command": "a", "env": ["A=s3cret"]`):            "3: mcpServers.x.env: want a mapping",
 		inClient("\"command\": \"a\", \"env\": {\n\"A\": []}"):     "4: mcpServers.x.env.A: want a text",
 		inClient(`"command": "a", "env": {"A": "1", "A": "2"}`):    "3: mcpServers.x.env.A: set twice",
-		inClient(`"command": "a", "env": {"A=B": "s3cret"}`):       "3: mcpServers.x.env: has the name",
+		inClient(`"command": "a", "env": {"A=s3cret": ""}`):        "3: mcpServers.x.env: has a name that begins with \"A\",",
 		inClient(`"command": "a", "disabled": "no"`):               "3: mcpServers.x.disabled: want true or false",
 		inClient(`"command": "a", "url": "https://a/"`):            "3: mcpServers.x.url: there is a command, too",
 		inClient(`"args": ["a"]`):                                  "2: mcpServers.x: there is neither a command nor a url",
