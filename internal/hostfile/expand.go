@@ -3,6 +3,7 @@ package hostfile
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -180,34 +181,53 @@ func (e *expansion) predefined(name string) (string, error) {
 }
 
 // file returns the text of a file, which is secret.
-func (e *expansion) file(path string, level int) (string, error) {
-	path, err := e.resolve(path, level+1)
+func (e *expansion) file(named string, level int) (string, error) {
+	path, err := e.resolve(named, level+1)
 	if err != nil {
 		return "", err
 	}
 	if path == "" {
 		return "", errors.New("the reference ${file:} names no file")
 	}
-	c := e.read(e.path(path))
+	c := e.readText(e.path(path))
+	if c.err != nil {
+		return "", unsetf("%s %v", e.showPath(named), c.err)
+	}
 	e.secrets = append(e.secrets, c.text)
-	return c.text, c.err
+	return c.text, nil
 }
 
-// read reads a file once.
-func (x *expander) read(path string) content {
+// readText reads a file once.
+func (x *expander) readText(path string) content {
 	c, ok := x.files[path]
 	if ok {
 		return c
 	}
 	data, err := x.ReadFile(path)
 	if err != nil {
-		c.err = unsetf("%v", err)
+		c.err = unreadable(err)
 	} else if c.text = strings.TrimRight(string(data), "\r\n"); c.text == "" {
-		c.err = unsetf("%s is empty", path)
+		c.err = errors.New("is empty")
 	}
 	if x.files == nil {
 		x.files = make(map[string]content)
 	}
 	x.files[path] = c
 	return c
+}
+
+// unreadable is why a file cannot be read, without its path.
+func unreadable(err error) error {
+	if at, ok := errors.AsType[*fs.PathError](err); ok {
+		err = at.Err
+	}
+	return fmt.Errorf("cannot be read: %w", err)
+}
+
+// showPath is a path for an error: where it has references it is shown with them, since what comes out may be secret.
+func (s Source) showPath(named string) string {
+	if strings.Contains(named, "${") {
+		return named
+	}
+	return s.path(named)
 }

@@ -53,9 +53,10 @@ func TestMistakesOfClients(t *testing.T) {
 		inClient(`"command": "${NO}"`):                             "3: mcpServers.x.command: the variable NO is not set",
 		inClient(`"command": "a", "env": {"A": "$NO"}`):            "3: mcpServers.x.env.A: the variable NO is not set",
 		inClient(`"command": "a", "args": ["${workspacefolder}"]`): "3: mcpServers.x.args[0]: the variable workspacefolder is not set; did you mean workspaceFolder?",
-		inClient(`"command": "a", "args": ["${file:no}"]`):         "3: mcpServers.x.args[0]: open /srv/project/no: file does not exist",
+		inClient(`"command": "a", "args": ["${file:no}"]`):         "3: mcpServers.x.args[0]: /srv/project/no cannot be read: file does not exist",
 		inClient(`"command": "a", "args": ["${input:id}"]`):        "3: mcpServers.x.args[0]: the input \"id\" is not among the inputs",
-		inClient(`"command": "a", "envFile": "no.env"`):            "3: mcpServers.x.envFile: open /srv/project/no.env",
+		inClient(`"command": "a", "envFile": "no.env"`):            "3: mcpServers.x.envFile: /srv/project/no.env cannot be read: file does not exist",
+		inClient(`"command": "a", "envFile": "${API_KEY}"`):        "3: mcpServers.x.envFile: ${API_KEY}:1: want NAME=VALUE",
 		inClient(`"command": "a", "envFile": "wrong.env"`):         "3: mcpServers.x.envFile: /srv/project/wrong.env:2: want NAME=VALUE",
 	} {
 		f, err := Read([]byte(file), at("/srv/project/.mcp.json"))

@@ -193,14 +193,15 @@ func (r *reading) readVariables() {
 	path = r.x.path(path)
 	data, err := r.x.ReadFile(path)
 	if err != nil {
-		r.fault(r.envFile.line, at, unsetf("%v", err))
+		r.fault(r.envFile.line, at, unsetf("%s %v", r.x.showPath(r.envFile.text), unreadable(err)))
 		return
 	}
-	all, err := ReadVariables(path, data)
+	all, err := ReadVariables(r.x.showPath(r.envFile.text), data)
 	if err != nil {
 		r.fault(r.envFile.line, at, err)
 		return
 	}
+	r.b.shown.envFile = r.envFile.text
 	r.b.Options.EnvFile = path
 	if r.b.Options.Env == nil {
 		r.b.Options.Env = make(host.Secrets)

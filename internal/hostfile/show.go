@@ -1,6 +1,7 @@
 package hostfile
 
 import (
+	"cmp"
 	"maps"
 	"regexp"
 	"slices"
@@ -18,6 +19,7 @@ type shown struct {
 	args    []string
 	url     string
 	dir     string
+	envFile string
 }
 
 // Lines are the backend as the section backends has it, without secrets: references stand as in the file, and each value of
@@ -41,11 +43,8 @@ func (b Backend) Lines() []string {
 	w.secrets("headers", o.Headers)
 	w.list("pass-headers", o.PassHeaders)
 	w.secrets("env", o.Env)
-	w.text("env-file", o.EnvFile)
-	if b.shown.dir != "" {
-		o.Dir = b.shown.dir
-	}
-	w.text("cwd", o.Dir)
+	w.text("env-file", cmp.Or(b.shown.envFile, o.EnvFile))
+	w.text("cwd", cmp.Or(b.shown.dir, o.Dir))
 	w.flag("disabled", b.Disabled)
 	w.text("isolation", string(o.Isolation))
 	w.text("era", string(o.Era))
@@ -58,13 +57,21 @@ func (b Backend) Lines() []string {
 	}
 	var roots []string
 	for _, r := range o.Roots.List {
-		roots = append(roots, r.URI)
+		roots = append(roots, b.Mask(r.URI))
 	}
 	w.list("roots", roots)
 	w.pool(o.Pool)
 	w.rate("stderr-rate", o.StderrRate)
+	o.Confinement.Files.Read, o.Confinement.Files.Write = b.maskAll(o.Confinement.Files.Read), b.maskAll(o.Confinement.Files.Write)
 	w.confinement(o.Confinement)
 	return w.lines
+}
+
+func (b Backend) maskAll(texts []string) (masked []string) {
+	for _, t := range texts {
+		masked = append(masked, b.Mask(t))
+	}
+	return masked
 }
 
 // writer writes the keys of a backend that are not their defaults.

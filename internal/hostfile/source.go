@@ -3,6 +3,7 @@ package hostfile
 import (
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -45,7 +46,7 @@ func readFile(path string) ([]byte, error) {
 		return nil, err
 	}
 	if len(data) > mostBytes {
-		return nil, fmt.Errorf("%s has more than %d bytes", path, mostBytes)
+		return nil, &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("more than %d bytes", mostBytes)}
 	}
 	return data, nil
 }
