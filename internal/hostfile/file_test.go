@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/troupe-run/troupe/host"
+	"github.com/troupe-run/troupe/internal/backend/naming"
 	"github.com/troupe-run/troupe/internal/configfile"
 )
 
@@ -113,6 +114,9 @@ func TestNames(t *testing.T) {
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v, want %q", f.Backends[i].Name, err, want)
 		}
+	}
+	if p := naming.Prefix("a", host.NoPrefix); p != "" {
+		t.Errorf("no prefix is %q", p)
 	}
 	if as := f.Backends[0].As; as != "a b" {
 		t.Errorf("it is called %q in the file", as)
