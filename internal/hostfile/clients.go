@@ -15,6 +15,8 @@ var clientKeys = &keyring{read: map[string]func(r *reading, n *node, at string){
 	"envFile": func(r *reading, n *node, _ string) { r.envFile = n },
 	"cwd":     (*reading).readDir,
 
+	"working_directory": (*reading).readDir, // of Warp
+
 	"type":          (*reading).readKind,
 	"transport":     (*reading).readKind, // of FastMCP
 	"transportType": (*reading).readKind, // of Cline
@@ -31,6 +33,7 @@ var clientKeys = &keyring{read: map[string]func(r *reading, n *node, at string){
 	"excludeTools":  (*reading).denyTools,
 	"tools":         (*reading).allowTools, // of Copilot, where * is all
 	"enabledTools":  (*reading).allowTools,
+	"allowedTools":  (*reading).allowTools,
 	"disabledTools": (*reading).denyTools, // of Windsurf and Roo
 
 	"autoApprove": ignored("which calls need consent is for clients to decide"),
@@ -52,6 +55,7 @@ var clientKeys = &keyring{read: map[string]func(r *reading, n *node, at string){
 
 	// What a client shows, and how it develops servers, says nothing of how one runs.
 	"name": silent, "description": silent, "icon": silent, "version": silent, "gallery": silent, "dev": silent, "$schema": silent, "extensionName": silent,
+	"comment": silent, "_comment": silent, "//": silent,
 }}
 
 func silent(*reading, *node, string) {}

@@ -52,7 +52,7 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // A Backend is one server of a file.
 type Backend struct {
-	// Name is [A-Za-z0-9_-], and no other backend of the file has it.
+	// Name is [A-Za-z0-9_-], and no other backend of the file that is to run and can has it.
 	Name string
 	// As is what the file calls it, where that cannot be a name.
 	As string
@@ -83,12 +83,12 @@ func (b Backend) GoString() string { return fmt.Sprintf("hostfile.Backend(%q)", 
 
 // LogValue has the name, and where it is.
 func (b Backend) LogValue() slog.Value {
-	return slog.GroupValue(slog.String("name", b.Name), slog.String("target", b.Target.String()))
+	return slog.GroupValue(slog.String("name", b.Name), slog.String("target", b.Mask(b.Target.String())))
 }
 
 // MarshalJSON writes what LogValue has.
 func (b Backend) MarshalJSON() ([]byte, error) {
-	return json.Marshal(map[string]string{"name": b.Name, "target": b.Target.String()})
+	return json.Marshal(map[string]string{"name": b.Name, "target": b.Mask(b.Target.String())})
 }
 
 // Load reads a file of this machine.

@@ -18,6 +18,7 @@ func TestMistakesOfClients(t *testing.T) {
 		inClient(`"comand": "a"`):                                  "3: mcpServers.x.comand: there is no such setting; did you mean command?",
 		inClient(`"Command": "a"`):                                 "3: mcpServers.x.Command: there is no such setting; did you mean command?",
 		inClient("\"command\": \"a\",\n\"arg\": []"):               "4: mcpServers.x.arg: there is no such setting; did you mean args?",
+		inClient(`"command": "a", "comment": "mine", "//": 1`):     "",
 		inClient("\"command\": \"a\",\n\"environ\": {}"):           "", // no more like env than like anything else: a note
 		inClient("\"url\": \"https://a/\",\n\"header\": {}"):       "4: mcpServers.x.header: there is no such setting; did you mean headers?",
 		inClient(`"serverURL": "https://a/"`):                      "3: mcpServers.x.serverURL: there is no such setting; did you mean serverUrl?",
