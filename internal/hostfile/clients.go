@@ -73,7 +73,7 @@ func ignored(why string) func(r *reading, n *node, at string) {
 
 func (r *reading) readCommand(n *node, at string) {
 	name, ok := r.expanded(n, at, false)
-	if ok && name == "" && !r.keys.strict {
+	if ok && name == "" && !r.strict {
 		return // as some clients write for a URL
 	}
 	r.command = true
@@ -81,20 +81,20 @@ func (r *reading) readCommand(n *node, at string) {
 	if ok && name == "" {
 		r.fault(n.line, at, errors.New("the command has no name"))
 	}
-	if !r.keys.strict && r.lines["args"] == 0 && strings.Contains(strings.TrimSpace(n.text), " ") && !strings.ContainsAny(n.text, `/\`) {
+	if !r.strict && r.lines["args"] == 0 && strings.Contains(strings.TrimSpace(n.text), " ") && !strings.ContainsAny(n.text, `/\`) {
 		r.note(n.line, at, "this is the name of one program, with its spaces: arguments belong into args")
 	}
 }
 
 func (r *reading) readArgs(n *node, at string) {
-	if n.kind == null && !r.keys.strict {
+	if n.kind == null && !r.strict {
 		return
 	}
 	r.args = r.expandedTexts(n, at)
 	for _, v := range n.items {
 		r.b.shown.args = append(r.b.shown.args, v.text)
 	}
-	r.b.secrets = append(r.b.secrets, secretArguments(r.args)...)
+	r.secrets = append(r.secrets, secretArguments(r.args)...)
 }
 
 func (r *reading) readEnv(n *node, at string) { r.b.Options.Env = r.secretMap(n, at) }
@@ -111,7 +111,7 @@ func (r *reading) readKind(n *node, _ string) { r.kind = n }
 func (r *reading) readURL(key string, n *node, at string) {
 	url, ok := r.expanded(n, at, false)
 	switch {
-	case !ok, url == "" && !r.keys.strict: // as some clients write for a command
+	case !ok, url == "" && !r.strict: // as some clients write for a command
 		return
 	case url == "":
 		r.fault(n.line, at, errors.New("the URL is empty"))
@@ -128,14 +128,14 @@ func (r *reading) readURL(key string, n *node, at string) {
 		}
 	}
 	r.urls, r.b.shown.url = []entry{u}, n.text
-	r.b.secrets = append(r.b.secrets, secretParts(url)...)
+	r.secrets = append(r.secrets, secretParts(url)...)
 }
 
 func (r *reading) readHeaders(n *node, at string) {
 	r.b.Options.Headers = r.secretMap(n, at)
 	for _, value := range r.b.Options.Headers {
 		if _, credential, ok := strings.Cut(value, " "); ok { // behind a scheme, such as Bearer
-			r.b.secrets = append(r.b.secrets, credential)
+			r.secrets = append(r.secrets, credential)
 		}
 	}
 }

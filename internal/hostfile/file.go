@@ -187,7 +187,7 @@ const mostBackends = 1000
 func (f *File) readBackends(n *node, at string, x *expander, keys *keyring) {
 	first := make(map[string]int) // the line of each name
 	for i, e := range n.entries {
-		r := &reading{file: f, x: x, keys: keys, b: Backend{Path: f.Path, Line: e.line}, at: below(at, e.name)}
+		r := &reading{values: values{path: f.Path, x: x, strict: keys.strict}, file: f, keys: keys, b: Backend{Path: f.Path, Line: e.line}, at: below(at, e.name)}
 		r.b.Name, r.b.at = e.name, r.at
 		switch line, twice := first[e.name]; {
 		case e.odd:

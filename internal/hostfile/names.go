@@ -39,7 +39,7 @@ func cleanName(called string) string {
 func (r *reading) readName(e entry) {
 	switch {
 	case goodName.MatchString(e.name):
-	case r.keys.strict:
+	case r.strict:
 		r.fault(e.line, r.at, errNoName)
 		r.b.Name, r.b.As = cleanName(e.name), e.name
 	case e.name == "":

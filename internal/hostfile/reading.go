@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 
 	"github.com/troupe-run/troupe/host"
@@ -13,12 +12,11 @@ import (
 
 // reading is the reading of one backend.
 type reading struct {
-	file   *File
-	x      *expander
-	keys   *keyring
-	b      Backend
-	at     string // its place
-	faults []error
+	values
+	file *File
+	keys *keyring
+	b    Backend
+	at   string // its place
 
 	name    string // of its command
 	args    []string
@@ -33,10 +31,6 @@ type reading struct {
 type keyring struct {
 	strict bool
 	read   map[string]func(r *reading, n *node, at string)
-}
-
-func (r *reading) fault(line int, at string, err error) {
-	r.faults = append(r.faults, &Error{r.file.Path, line, at, err})
 }
 
 func (r *reading) note(line int, at, text string) { r.file.note(line, at, text) }
@@ -65,7 +59,7 @@ func (r *reading) readBackend(n *node, line int) {
 			continue
 		}
 		nearest := configfile.Nearest(e.name, slices.Sorted(maps.Keys(r.keys.read)))
-		if r.keys.strict || nearest != "" {
+		if r.strict || nearest != "" {
 			r.fault(e.line, at, errors.New("there is no such setting"+nearest))
 		} else {
 			r.note(e.line, at, "this has no meaning here")
@@ -75,109 +69,7 @@ func (r *reading) readBackend(n *node, line int) {
 	r.target(line)
 	r.defaultDir()
 	r.check()
-	r.b.secrets = usefulSecrets(r.b.secrets)
-}
-
-// text reads a text without references.
-func (r *reading) text(n *node, at string) (string, bool) {
-	switch n.kind {
-	case text:
-		return n.text, true
-	case number, boolean:
-		if !r.keys.strict {
-			return n.text, true
-		}
-		r.fault(n.line, at, errNotQuoted)
-	default:
-		r.fault(n.line, at, errNoText)
-	}
-	return "", false
-}
-
-// texts reads a list of texts without references.
-func (r *reading) texts(n *node, at string) (all []string) {
-	if n.kind != list {
-		r.fault(n.line, at, errNoTexts)
-		return nil
-	}
-	for i, v := range n.items {
-		if s, ok := r.text(v, item(at, i)); ok {
-			all = append(all, s)
-		}
-	}
-	return all
-}
-
-// expanded reads a text, and puts in what its references name. secret says that all of it is.
-func (r *reading) expanded(n *node, at string, secret bool) (whole string, ok bool) {
-	plain, ok := r.text(n, at)
-	if !ok {
-		return "", false
-	}
-	whole, came, err := r.x.expand(plain)
-	if err != nil {
-		r.fault(n.line, at, err)
-		return "", false
-	}
-	r.b.secrets = append(r.b.secrets, came...)
-	if secret {
-		r.b.secrets = append(r.b.secrets, whole)
-	}
-	return whole, true
-}
-
-// expandedTexts reads a list of texts with references.
-func (r *reading) expandedTexts(n *node, at string) (all []string) {
-	if n.kind != list {
-		r.fault(n.line, at, errNoTexts)
-		return nil
-	}
-	for i, v := range n.items {
-		s, _ := r.expanded(v, item(at, i), false)
-		all = append(all, s)
-	}
-	return all
-}
-
-// bareReference matches a value that Gemini takes for a reference. Written so, nobody means a text.
-var bareReference = regexp.MustCompile(`^([A-Za-z]+ )?\$([A-Z_][A-Z0-9_]*)$`)
-
-// secretMap reads names and secret values. In the files of clients one that is null is left out, and $NAME alone, or behind a
-// word such as Bearer, is a reference.
-func (r *reading) secretMap(n *node, at string) host.Secrets {
-	if n.kind == null && !r.keys.strict {
-		return nil
-	}
-	if n.kind != mapping {
-		r.fault(n.line, at, errNoMapping)
-		return nil
-	}
-	all := make(host.Secrets)
-	for _, e := range n.entries {
-		at, value := below(at, e.name), e.value
-		_, twice := all[e.name]
-		switch {
-		case e.odd:
-			r.fault(e.line, at, errors.New("a key must be a text"))
-			continue
-		case twice:
-			r.fault(e.line, at, errors.New("set twice"))
-			continue
-		case value.kind == null && !r.keys.strict:
-			continue
-		case value.kind == text && !r.keys.strict:
-			value = &node{kind: text, line: value.line, text: bareReference.ReplaceAllString(value.text, "$1$${$2}")}
-		}
-		all[e.name], _ = r.expanded(value, at, true)
-	}
-	return all
-}
-
-func (r *reading) bool(n *node, at string) bool {
-	if n.kind != boolean {
-		r.fault(n.line, at, errNoBool)
-	}
-	return n.kind == boolean && n.text == "true"
+	r.b.secrets = usefulSecrets(r.secrets)
 }
 
 // readVariables reads the file of variables, below those of the backend itself.
@@ -209,7 +101,7 @@ func (r *reading) readVariables() {
 	for name, value := range all {
 		if _, own := r.b.Options.Env[name]; !own {
 			r.b.Options.Env[name] = value
-			r.b.secrets = append(r.b.secrets, value)
+			r.secrets = append(r.secrets, value)
 		}
 	}
 }
@@ -223,7 +115,7 @@ func (k *keyring) envFile() string {
 
 // defaultDir has a command run in the folder of a project whose file names no directory, as it does in the clients.
 func (r *reading) defaultDir() {
-	if _, _, ok := r.b.Target.Command(); ok && r.b.Options.Dir == "" && !r.keys.strict && r.x.inProject() {
+	if _, _, ok := r.b.Target.Command(); ok && r.b.Options.Dir == "" && !r.strict && r.x.inProject() {
 		r.b.Options.Dir = r.x.folder()
 	}
 }
@@ -244,7 +136,7 @@ func (r *reading) target(line int) {
 			r.fault(r.kind.line, r.at, errors.New("the type is that of a command, and there is a URL"))
 		}
 		r.b.Target = host.URL(r.urls[0].value.text)
-		if transport == string(host.SSE) || transport == string(host.HTTP) && r.keys.strict {
+		if transport == string(host.SSE) || transport == string(host.HTTP) && r.strict {
 			r.b.Options.Transport = host.Transport(transport)
 		}
 	case len(r.faults) == 0: // otherwise one of them may be what was meant
@@ -265,7 +157,7 @@ func (r *reading) transport() string {
 		return ""
 	}
 	word, ok := transports[r.kind.text]
-	if r.kind.kind != text || !ok || r.keys.strict && (word != r.kind.text || word == stdio) {
+	if r.kind.kind != text || !ok || r.strict && (word != r.kind.text || word == stdio) {
 		r.fault(r.kind.line, below(r.at, r.keys.kind()), errors.New("want "+r.keys.kinds()))
 		return ""
 	}

@@ -3,14 +3,8 @@ package hostfile
 import (
 	"errors"
 	"fmt"
-	"maps"
-	"net/url"
-	"path/filepath"
 	"regexp"
-	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/goccy/go-yaml/ast"
 
@@ -58,10 +52,10 @@ var ownKeys = &keyring{strict: true, read: map[string]func(r *reading, n *node, 
 	"pass-headers": func(r *reading, n *node, at string) { r.b.Options.PassHeaders = r.texts(n, at) },
 
 	"disabled":  func(r *reading, n *node, at string) { r.b.Disabled = r.bool(n, at) },
-	"isolation": func(r *reading, n *node, at string) { setWord(r, n, at, &r.b.Options.Isolation) },
-	"era":       func(r *reading, n *node, at string) { setWord(r, n, at, &r.b.Options.Era) },
-	"prefix":    func(r *reading, n *node, at string) { setWord(r, n, at, &r.b.Options.Prefix) },
-	"on-loss":   func(r *reading, n *node, at string) { setWord(r, n, at, &r.b.Options.OnLoss) },
+	"isolation": func(r *reading, n *node, at string) { setWord(&r.values, n, at, &r.b.Options.Isolation) },
+	"era":       func(r *reading, n *node, at string) { setWord(&r.values, n, at, &r.b.Options.Era) },
+	"prefix":    func(r *reading, n *node, at string) { setWord(&r.values, n, at, &r.b.Options.Prefix) },
+	"on-loss":   func(r *reading, n *node, at string) { setWord(&r.values, n, at, &r.b.Options.OnLoss) },
 	"tools": func(r *reading, n *node, at string) {
 		r.mapping(n, at, map[string]func(*node, string){
 			"allow": func(n *node, at string) { r.b.Options.Tools.Allow = r.texts(n, at) },
@@ -79,17 +73,19 @@ var ownKeys = &keyring{strict: true, read: map[string]func(r *reading, n *node, 
 	"warm":              func(r *reading, n *node, at string) { r.b.Options.Pool.Warm = r.count(n, at) },
 	"max":               func(r *reading, n *node, at string) { r.b.Options.Pool.Max = orNone(r.count(n, at)) },
 	"max-per-principal": func(r *reading, n *node, at string) { r.b.Options.Pool.MaxPerPrincipal = orNone(r.count(n, at)) },
-	"queue":             func(r *reading, n *node, at string) { r.b.Options.Pool.Queue = above(r, n, at, r.count) },
-	"start-timeout":     func(r *reading, n *node, at string) { r.b.Options.Pool.StartTimeout = above(r, n, at, r.duration) },
-	"idle":              func(r *reading, n *node, at string) { r.b.Options.Pool.Idle = orNone(r.duration(n, at)) },
-	"max-life":          func(r *reading, n *node, at string) { r.b.Options.Pool.MaxLife = r.duration(n, at) },
-	"max-memory":        func(r *reading, n *node, at string) { r.b.Options.Pool.MaxMemory = r.size(n, at) },
-	"stderr-rate":       func(r *reading, n *node, at string) { r.b.Options.StderrRate = orNone(r.rate(n, at)) },
+	"queue":             func(r *reading, n *node, at string) { r.b.Options.Pool.Queue = above(&r.values, n, at, r.count) },
+	"start-timeout": func(r *reading, n *node, at string) {
+		r.b.Options.Pool.StartTimeout = above(&r.values, n, at, r.duration)
+	},
+	"idle":        func(r *reading, n *node, at string) { r.b.Options.Pool.Idle = orNone(r.duration(n, at)) },
+	"max-life":    func(r *reading, n *node, at string) { r.b.Options.Pool.MaxLife = r.duration(n, at) },
+	"max-memory":  func(r *reading, n *node, at string) { r.b.Options.Pool.MaxMemory = r.size(n, at) },
+	"stderr-rate": func(r *reading, n *node, at string) { r.b.Options.StderrRate = orNone(r.rate(n, at)) },
 
 	"rlimits": func(r *reading, n *node, at string) {
 		l := &r.b.Options.Confinement.Rlimits
 		r.mapping(n, at, map[string]func(*node, string){
-			"enforce":       func(n *node, at string) { setWord(r, n, at, &l.Enforce) },
+			"enforce":       func(n *node, at string) { setWord(&r.values, n, at, &l.Enforce) },
 			"open-files":    func(n *node, at string) { l.OpenFiles = r.count(n, at) },
 			"processes":     func(n *node, at string) { l.Processes = r.count(n, at) },
 			"file-size":     func(n *node, at string) { l.FileSize = r.size(n, at) },
@@ -97,21 +93,21 @@ var ownKeys = &keyring{strict: true, read: map[string]func(r *reading, n *node, 
 			"cpu":           func(n *node, at string) { l.CPU = r.duration(n, at) },
 		})
 	},
-	"no-new-privs": func(r *reading, n *node, at string) { setWord(r, n, at, &r.b.Options.Confinement.NoNewPrivs) },
+	"no-new-privs": func(r *reading, n *node, at string) { setWord(&r.values, n, at, &r.b.Options.Confinement.NoNewPrivs) },
 	"files": func(r *reading, n *node, at string) {
 		f := &r.b.Options.Confinement.Files
 		r.mapping(n, at, map[string]func(*node, string){
-			"enforce": func(n *node, at string) { setWord(r, n, at, &f.Enforce) },
+			"enforce": func(n *node, at string) { setWord(&r.values, n, at, &f.Enforce) },
 			"read":    func(n *node, at string) { f.Read = r.paths(n, at) },
 			"write":   func(n *node, at string) { f.Write = r.paths(n, at) },
 		})
 	},
 	"network":  (*reading).readNetwork,
-	"own-pids": func(r *reading, n *node, at string) { setWord(r, n, at, &r.b.Options.Confinement.OwnPIDs) },
+	"own-pids": func(r *reading, n *node, at string) { setWord(&r.values, n, at, &r.b.Options.Confinement.OwnPIDs) },
 	"cgroup": func(r *reading, n *node, at string) {
 		c := &r.b.Options.Confinement.Cgroup
 		r.mapping(n, at, map[string]func(*node, string){
-			"enforce":   func(n *node, at string) { setWord(r, n, at, &c.Enforce) },
+			"enforce":   func(n *node, at string) { setWord(&r.values, n, at, &c.Enforce) },
 			"memory":    func(n *node, at string) { c.Memory = r.size(n, at) },
 			"cpus":      func(n *node, at string) { c.CPUs = r.rate(n, at) },
 			"processes": func(n *node, at string) { c.Processes = r.count(n, at) },
@@ -158,39 +154,6 @@ func (k *keyring) keyOf(fault string) (key, inner, rest string) {
 // betweenWords matches where a word of a field ends, and the next one begins.
 var betweenWords = regexp.MustCompile(`([a-z])([A-Z])`)
 
-// mapping reads a mapping of which every key is known.
-func (r *reading) mapping(n *node, at string, read map[string]func(*node, string)) {
-	if n.kind != mapping {
-		r.fault(n.line, at, errNoMapping)
-		return
-	}
-	seen := make(map[string]bool)
-	for _, e := range n.entries {
-		at := below(at, e.name)
-		switch {
-		case e.odd:
-			r.fault(e.line, at, errors.New("a key must be a text"))
-		case seen[e.name]:
-			r.fault(e.line, at, errors.New("set twice"))
-		case read[e.name] == nil:
-			r.fault(e.line, at, errors.New("there is no such setting"+configfile.Nearest(e.name, slices.Sorted(maps.Keys(read)))))
-		default:
-			seen[e.name] = true
-			read[e.name](e.value, at)
-		}
-	}
-}
-
-// setWord reads a word, which package host judges.
-func setWord[T ~string](r *reading, n *node, at string, into *T) {
-	switch s, ok := r.text(n, at); {
-	case ok && s == "":
-		r.fault(n.line, at, errNoText)
-	case ok:
-		*into = T(s)
-	}
-}
-
 // readRoots reads none, forward, or a list of paths and file:// URIs.
 func (r *reading) readRoots(n *node, at string) {
 	roots := &r.b.Options.Roots
@@ -209,18 +172,6 @@ func (r *reading) readRoots(n *node, at string) {
 	}
 }
 
-// fileURI makes a URI of a path.
-func (r *reading) fileURI(path string) string {
-	if strings.HasPrefix(path, "file://") {
-		return path
-	}
-	slashes := filepath.ToSlash(r.x.path(path))
-	if windowsPath.MatchString(slashes) {
-		slashes = "/" + strings.ReplaceAll(slashes, `\`, "/")
-	}
-	return (&url.URL{Scheme: "file", Path: slashes}).String()
-}
-
 // readNetwork reads none, any, or {none: off | try | require}.
 func (r *reading) readNetwork(n *node, at string) {
 	switch {
@@ -229,76 +180,9 @@ func (r *reading) readNetwork(n *node, at string) {
 	case n.kind == text && n.text == "any":
 	case n.kind == mapping:
 		r.mapping(n, at, map[string]func(*node, string){
-			"none": func(n *node, at string) { setWord(r, n, at, &r.b.Options.Confinement.NoNetwork) },
+			"none": func(n *node, at string) { setWord(&r.values, n, at, &r.b.Options.Confinement.NoNetwork) },
 		})
 	default:
 		r.fault(n.line, at, errors.New("want none, any or a mapping such as {none: try}"))
 	}
-}
-
-// paths reads paths with references, and makes them absolute.
-func (r *reading) paths(n *node, at string) (all []string) {
-	for _, p := range r.expandedTexts(n, at) {
-		if p != "" {
-			all = append(all, r.x.path(p))
-		}
-	}
-	return all
-}
-
-// orNone turns the 0 of a file into the negative value of an option, where both mean no limit.
-func orNone[T int | time.Duration | float64](value T) T {
-	if value == 0 {
-		return -1
-	}
-	return value
-}
-
-// above reads a value, and refuses 0 where that would mean no limit.
-func above[T int | time.Duration](r *reading, n *node, at string, read func(*node, string) T) T {
-	faults := len(r.faults)
-	value := read(n, at)
-	if value == 0 && len(r.faults) == faults {
-		r.fault(n.line, at, errors.New("must be more than 0"))
-	}
-	return value
-}
-
-func (r *reading) count(n *node, at string) int {
-	v, err := strconv.Atoi(n.text)
-	if n.kind != number || err != nil || v < 0 || v > 1<<30 {
-		r.fault(n.line, at, errors.New("want a whole number from 0 on"))
-		return 0
-	}
-	return v
-}
-
-func (r *reading) rate(n *node, at string) float64 {
-	v, err := strconv.ParseFloat(n.text, 64)
-	if n.kind != number || err != nil || v < 0 {
-		r.fault(n.line, at, errors.New("want a number from 0 on"))
-		return 0
-	}
-	return v
-}
-
-func (r *reading) duration(n *node, at string) time.Duration {
-	if n.kind == number && n.text == "0" {
-		return 0
-	}
-	d, err := time.ParseDuration(n.text)
-	if n.kind != text || err != nil || d < 0 {
-		r.fault(n.line, at, errors.New("want a time with its unit, such as 90s or 72h"))
-		return 0
-	}
-	return d
-}
-
-func (r *reading) size(n *node, at string) int64 {
-	v, ok := parseSize(n.text)
-	if n.kind != number && n.kind != text || !ok {
-		r.fault(n.line, at, errors.New("want a size such as 512MiB"))
-		return 0
-	}
-	return v
 }
