@@ -17,23 +17,26 @@ func Nearest(name string, known []string) string {
 	return fmt.Sprintf("; did you mean %s?", nearest)
 }
 
-// distance is how many bytes must be put in, taken away or exchanged to make b of a.
+// distance is how many bytes must be put in, taken away or exchanged to make b of a. Two that have changed places count as one.
 func distance(a, b string) int {
-	row := make([]int, len(b)+1) // of the distances from what of a is read to all beginnings of b
+	above, row := make([]int, len(b)+1), make([]int, len(b)+1) // of the distances from what of a is read to all beginnings of b
 	for j := range row {
 		row[j] = j
 	}
 	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
+		next := make([]int, len(b)+1)
+		next[0] = i + 1
 		for j := range len(b) {
-			cost := diagonal
+			cost := row[j]
 			if a[i] != b[j] {
 				cost++
 			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, diagonal+1)
+			next[j+1] = min(cost, next[j]+1, row[j+1]+1)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				next[j+1] = min(next[j+1], above[j-1]+1)
+			}
 		}
+		above, row = row, next
 	}
 	return row[len(b)]
 }

@@ -7,6 +7,7 @@ func TestNearest(t *testing.T) {
 	known := []string{"listen", "max-depth", "max-batch", "nats", "data"}
 	for name, want := range map[string]string{
 		"lisen": "listen", "max-dept": "max-depth", "maxdepth": "max-depth", "max_batch": "max-batch", "Listen": "listen", "nat": "nats", "dat": "data",
+		"lsiten": "listen", "adta": "data", "dtaa": "data", "atad": "", "nast": "nats",
 		"bogus": "", "": "", "x": "", "max": "", "depth": "",
 	} {
 		if want != "" {

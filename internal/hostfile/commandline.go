@@ -1,0 +1,57 @@
+package hostfile
+
+import (
+	"cmp"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/troupe-run/troupe/host"
+)
+
+// launchers are programs that run another one, which their first argument names, behind a word such as run for some.
+var launchers = []string{"npx", "bunx", "uvx", "pipx", "node", "deno", "bun", "pnpm", "yarn", "npm", "python", "python3", "uv", "go"}
+
+// launcherWords stand before the name of a program.
+var launcherWords = []string{"run", "exec", "dlx", "x", "tool"}
+
+// programEndings are those of files that are programs.
+var programEndings = []string{".js", ".mjs", ".cjs", ".ts", ".py", ".sh", ".exe", ".cmd", ".bat"}
+
+// FromCommand is the backend of a command line, as the only one of its server: its items have no prefix. Arguments are as
+// they are, as a shell has read them. There must be one at least.
+func FromCommand(words ...string) *File {
+	b := Backend{
+		Name: cleanName(cmp.Or(strings.Trim(programOf(words), "."), "backend")), Path: "the command line", Line: 1, Target: host.Command(words[0], words[1:]...),
+		Options: host.Options{Prefix: host.NoPrefix}, secrets: usefulSecrets(secretArguments(words[1:])),
+	}
+	return &File{Path: b.Path, Backends: []Backend{b}}
+}
+
+// programOf returns what a command line is about, in a word: server-memory for npx -y @modelcontextprotocol/server-memory.
+func programOf(words []string) string {
+	base := func(word string) string {
+		word = strings.TrimRight(word, `/\`)
+		word = word[strings.LastIndexAny(word, `/\`)+1:]
+		if name, _, ok := strings.Cut(word, "@"); ok && name != "" { // a version
+			word = name
+		}
+		if ext := path.Ext(word); slices.Contains(programEndings, ext) {
+			word = strings.TrimSuffix(word, ext)
+		}
+		return word
+	}
+	program := base(words[0])
+	if !slices.Contains(launchers, program) {
+		return program
+	}
+	for _, word := range words[1:] {
+		if strings.HasPrefix(word, "-") || slices.Contains(launcherWords, word) {
+			continue
+		}
+		if name := base(word); name != "" {
+			return name
+		}
+	}
+	return program
+}
