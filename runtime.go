@@ -140,7 +140,10 @@ func New(o Options) (*Runtime, error) {
 	if m := node.Mail(); m != nil {
 		m.Says(rt.operations.process.Load)
 	}
-	read := gauges.Process{Node: rt.node, Store: node, Tasks: rt.tasks, Hits: rt.hits, Revoked: rt.revoked, Held: o.Shared.MaxMemory / heldPart}
+	read := gauges.Process{Node: rt.node, Store: node, Tasks: rt.tasks, Hits: rt.hits, Revoked: rt.revoked, Held: o.Shared.MaxMemory / heldPart, DrainTime: rt.drainer.drainTime, DrainLimit: max(0, o.DrainDelay) + o.DrainWait}
+	if pair != nil {
+		read.CertificateEnds = pair.Expires
+	}
 	if rt.unwatch, err = telemetry.Observe(o.Telemetry.MeterProvider, read.All()); err != nil {
 		_ = rt.Close(context.Background())
 		return nil, fmt.Errorf("troupe: gauges: %w", err)
