@@ -44,15 +44,17 @@ type link struct {
 
 // A panel shows queries, or is the heading of those below it.
 type panel struct {
-	Datasource  *source      `json:"datasource,omitempty"`
-	Description string       `json:"description,omitempty"`
-	FieldConfig *fieldConfig `json:"fieldConfig,omitempty"`
-	GridPos     gridPos      `json:"gridPos"`
-	ID          int          `json:"id"`
-	Options     any          `json:"options,omitempty"`
-	Targets     []target     `json:"targets,omitempty"`
-	Title       string       `json:"title"`
-	Type        string       `json:"type"`
+	Collapsed   *bool           `json:"collapsed,omitempty"`
+	Datasource  *source         `json:"datasource,omitempty"`
+	Description string          `json:"description,omitempty"`
+	FieldConfig *fieldConfig    `json:"fieldConfig,omitempty"`
+	GridPos     gridPos         `json:"gridPos"`
+	ID          int             `json:"id"`
+	Options     any             `json:"options,omitempty"`
+	Panels      json.RawMessage `json:"panels,omitempty"` // of a heading: those that it hides, which are none
+	Targets     []target        `json:"targets,omitempty"`
+	Title       string          `json:"title"`
+	Type        string          `json:"type"`
 }
 
 type source struct {
@@ -169,7 +171,9 @@ func (d *dashboard) bottom() (y int) {
 }
 
 // heading begins a part of the dashboard.
-func (d *dashboard) heading(title string) { d.place(&panel{Title: title, Type: "row"}, columns, 1) }
+func (d *dashboard) heading(title string) {
+	d.place(&panel{Title: title, Type: "row", Collapsed: new(false), Panels: json.RawMessage("[]")}, columns, 1)
+}
 
 // A query is an expression of PromQL, and what its series are called: {{label}} stands for the value of a label.
 type query struct{ expr, legend string }
