@@ -104,7 +104,7 @@ func New(o Options) (*Runtime, error) {
 	requests := o.Telemetry.Requests.log(o.Log)
 	o.Log = slog.New(telemetry.Discreet(o.Log.Handler()))
 	detail, _ := telemetry.ParseDetail(o.Telemetry.Detail) // settle has looked
-	tel, err := telemetry.New(telemetry.Config{Detail: detail, MeterProvider: o.Telemetry.MeterProvider, TracerProvider: o.Telemetry.TracerProvider, Log: o.Log})
+	tel, err := telemetry.New(telemetry.Config{Detail: detail, MeterProvider: o.Telemetry.MeterProvider, TracerProvider: o.Telemetry.TracerProvider, Log: o.Log, Cuts: []string{limits.MaxQueued.Counted, limits.WriteTimeout.Counted}})
 	if err != nil {
 		return nil, fmt.Errorf("troupe: instruments: %w", err)
 	}

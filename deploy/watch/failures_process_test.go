@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"net/http"
 	"strings"
@@ -77,6 +78,9 @@ func TestFailures(t *testing.T) {
 	}
 }
 
+// talk shows what is waited for.
+var talk = flag.Bool("talk", false, "say twice a second which alerts fire")
+
 // until waits until the alerts are as they should be. Meanwhile none fires but allowed.
 func (w *world) until(t *testing.T, what, allowed string, reached func(now map[string]string) bool) {
 	t.Helper()
@@ -92,6 +96,9 @@ func (w *world) until(t *testing.T, what, allowed string, reached func(now map[s
 		}
 		if time.Now().After(late) {
 			t.Fatalf("it is not so that %s: %v", what, now)
+		}
+		if *talk {
+			t.Log(what, now)
 		}
 		time.Sleep(500 * time.Millisecond)
 	}
@@ -142,9 +149,9 @@ func fillStore(t *testing.T, w *world) (mend func()) {
 				t.Fatalf("%d sessions take %.0f bytes of %.0f", n, used, budget)
 			}
 		}
-		c := &caller{to: w.single, tls: true, address: fmt.Sprintf("10.0.0.%d", n%50)}
+		c := &caller{to: w.single, tls: true, address: fmt.Sprintf("10.0.%d.%d", n%4, n%250)} // nobody has more than a share
 		if err := c.beginWith(t.Context(), `"experimental":{"x":{"pad":"`+pad+`"}}`); err != nil {
-			t.Fatal(err)
+			t.Fatalf("session %d: %v; %.0f of %.0f bytes are in use, %.0f of one client", n, err, metric(t, w.single, "troupe_store_used_bytes", `budget="sessions"`), metric(t, w.single, "troupe_store_budget_bytes", `budget="sessions"`), metric(t, w.single, "troupe_store_used_most_bytes", `budget="sessions"`))
 		}
 		begun = append(begun, c)
 	}
@@ -273,7 +280,7 @@ func loseWriter(t *testing.T, w *world) (mend func()) {
 // drainLong drains a node that has a call which no other process can go on with.
 func drainLong(t *testing.T, w *world) (mend func()) {
 	c := (&caller{to: w.c}).started(t)
-	go func() { _, _, _ = readAll(c.call(context.Background(), 1, "tick", `{"n":1000,"every_ms":1000}`, "")) }()
+	go func() { _, _, _ = readAll(c.call(context.Background(), 1, "ask_once", `{"question":"x"}`, "")) }() // which nobody answers
 	for end := time.Now().Add(hung); metric(t, w.c, "troupe_calls_in_flight", "") == 0 && time.Now().Before(end); {
 		time.Sleep(50 * time.Millisecond)
 	}

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"flag"
 	"fmt"
 	"net"
 	"net/http"
@@ -127,24 +128,36 @@ var (
 	quick = &http.Client{Timeout: 10 * time.Second, Transport: client.Transport}
 )
 
-// addresses are of this machine, and nobody listens there.
+// addresses are of this machine, and nobody listens there. None is given twice: its process may not listen there yet.
 func addresses(t *testing.T, n int) (all []string) {
 	t.Helper()
-	for range n {
+	for len(all) < n {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer l.Close()
-		all = append(all, l.Addr().String())
+		if at := l.Addr().String(); !given[at] {
+			given[at] = true
+			all = append(all, at)
+		}
 	}
 	return all
 }
 
+// given are the addresses that processes have.
+var given = map[string]bool{}
+
+// binaries saves the time to build.
+var binaries = flag.String("binaries", "", "the directory with the programs troupe and lab, which are built otherwise")
+
 // build compiles the command and bench/lab, once for all tests.
 func build(t *testing.T) (troupe, lab string) {
 	t.Helper()
-	dir, err := built()
+	dir, err := *binaries, error(nil)
+	if dir == "" {
+		dir, err = built()
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
