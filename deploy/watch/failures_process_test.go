@@ -301,9 +301,9 @@ func slowAppends(t *testing.T, w *world) (mend func()) {
 		t.Fatal(err)
 	}
 	go events(resp, func(string, string) bool { return true })
-	stop := repeatedly(100*time.Millisecond, func(ctx context.Context, _ int) {
+	stop := repeatedly(50*time.Millisecond, func(ctx context.Context, _ int) {
 		w.natsSignal(t, syscall.SIGSTOP)
-		ago(ctx, 350*time.Millisecond)
+		ago(ctx, 700*time.Millisecond)
 		w.natsSignal(t, syscall.SIGCONT)
 	})
 	return func() {

@@ -20,7 +20,7 @@ import (
 )
 
 // scrapeEvery is how often processes are read here: no sooner than a node gives up to ask a store that does not answer.
-const scrapeEvery = 2 * time.Second
+const scrapeEvery = 3 * time.Second
 
 // shorter is what a time of the rules is in these tests, so that they take minutes and not days: 10 s for 5 min, and else the more the longer,
 // by the cube root. So what is shorter than another one stays shorter, and the least windows have some readings in them.
