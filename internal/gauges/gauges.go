@@ -24,6 +24,10 @@ type Process struct {
 	Revoked *revocation.List
 	Held    int64 // bytes that may be held in memory for clients
 
+	CertificateEnds func() time.Time     // nil without TLS
+	DrainTime       func() time.Duration // since the process has begun to drain, 0 before that
+	DrainLimit      time.Duration
+
 	stats storeStats
 }
 
@@ -57,6 +61,13 @@ func (p *Process) All() []telemetry.Gauge {
 		}},
 		{Name: "troupe.actors.mailbox.deepest", Unit: "{message}", Doc: "Most messages that waited in the mailbox of one actor within the last 10 to 20 seconds.", Read: one(p.Node.Kernel().Deepest)},
 		{Name: "troupe.panics", Unit: "{panic}", Doc: "Panics contained so far.", Counter: true, Read: one(p.Node.Kernel().Panics)},
+		{Name: "troupe.drain.time", Unit: "s", Doc: "Time since the process has begun to drain, 0 before that.", Read: one(func() int64 { return wholeSeconds(p.DrainTime()) })},
+		{Name: "troupe.drain.limit", Unit: "s", Doc: "Time that a drain may take: DrainDelay and DrainWait together.", Read: one(func() int64 { return wholeSeconds(p.DrainLimit) })},
+		{Name: "troupe.tls.expires", Unit: "s", Doc: "When the TLS certificate that is served ends, in seconds since 1970; only with TLS.", Read: func(observe func(string, int64)) {
+			if p.CertificateEnds != nil {
+				observe("", p.CertificateEnds().Unix())
+			}
+		}},
 		{Name: "troupe.calls.in_flight", Unit: "{call}", Doc: "Calls in flight on this node.", Read: one(func() int64 { return int64(st().InFlight) })},
 		{Name: "troupe.sessions.active", Unit: "{session}", Doc: "Sessions in this node's memory.", Read: one(func() int64 { return int64(st().Sessions) })},
 		{Name: "troupe.streams.open", Unit: "{stream}", Doc: "Event streams that this node writes.", Read: one(func() int64 { return int64(st().Streams) })},
@@ -169,6 +180,9 @@ func (p *Process) eachStream(value func(cluster.StreamStats) int64) func(func(st
 		}
 	}
 }
+
+// wholeSeconds are those that d has begun, so that nothing but 0 is shown as 0.
+func wholeSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 
 // oneIf is 1 if something is so, and else 0.
 func oneIf(is bool) int64 {

@@ -79,6 +79,28 @@ func TestMetricsTable(t *testing.T) {
 	})
 }
 
+// TestDrainGauges has a drain wait for a call: the metrics say for how long it does, and how long it may.
+func TestDrainGauges(t *testing.T) {
+	kit.Bubble(t, func(t *testing.T) {
+		h := host.New(t, troupe.Options{DrainDelay: 5 * time.Second, DrainWait: time.Minute}, nil)
+		a := h.Session().Post(host.Call("1", "sleep", `{"ms":40000}`))
+		time.Sleep(time.Second)
+		if took, limit := h.Gauge("troupe.drain.time", ""), h.Gauge("troupe.drain.limit", ""); took != 0 || limit != 65 {
+			t.Errorf("before it drains: %d s of %d", took, limit)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- h.Runtime.Drain(t.Context()) }()
+		time.Sleep(20 * time.Second)
+		if took := h.Gauge("troupe.drain.time", ""); took != 20 {
+			t.Errorf("after 20 s it drains for %d s", took)
+		}
+		host.Last(t, a)
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // TestStoreGauges stores the sessions of two principals, one of which has far more.
 func TestStoreGauges(t *testing.T) {
 	kit.Bubble(t, func(t *testing.T) {
