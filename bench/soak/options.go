@@ -25,6 +25,7 @@ type options struct {
 	sync     bool   // NATS flushes each write
 	servers  int    // copies of the demo in the only node
 	hosted   bool   // the program is bench/lab
+	old      string // the same of another release, which takes turns with it and begins; "": none
 	harms    list
 	visitors list
 	away     time.Duration // how long an outage lasts
