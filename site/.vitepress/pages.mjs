@@ -49,6 +49,12 @@ export const linksOutOfDocs = (md) => {
   })
 }
 
+// Code that is indented has braces of its own, as code between fences has.
+export const codeAsItIs = (md) => {
+  const render = md.renderer.rules.code_block
+  md.renderer.rules.code_block = (...args) => render(...args).replace('<pre', '<pre v-pre')
+}
+
 // brokenLinks names the links of built pages that lead to no page or to no anchor, and what a page would load from elsewhere.
 export const brokenLinks = (outDir, base) => {
   const files = fs.readdirSync(outDir, { recursive: true }).map((name) => name.replaceAll(path.sep, '/')).filter((name) => name.endsWith('.html'))
