@@ -1,7 +1,7 @@
 // The site is docs/ as it is. SITE_BASE is the path below which it is served, with a slash at both ends; SITE_DOCS another
 // directory with the documents, for the test.
 import path from 'node:path'
-import { brokenLinks, codeAsItIs, docs, linksOutOfDocs, repository, root, sections, slug, writeForModels } from './pages.mjs'
+import { bracesAsTheyAre, brokenLinks, docs, linksOutOfDocs, repository, root, sections, slug, writeForModels } from './pages.mjs'
 
 const base = process.env.SITE_BASE || '/'
 const items = (pages) => pages.map(({ page, title }) => ({ text: title, link: `/${page}` }))
@@ -18,7 +18,7 @@ export default {
     html: false, // GitHub shows tags of the documents as they are written
     attrs: { disable: true },
     anchor: { slugify: slug },
-    config: (md) => md.use(linksOutOfDocs).use(codeAsItIs),
+    config: (md) => md.use(linksOutOfDocs).use(bracesAsTheyAre),
   },
   themeConfig: {
     search: { provider: 'local' },

@@ -49,10 +49,12 @@ export const linksOutOfDocs = (md) => {
   })
 }
 
-// Code that is indented has braces of its own, as code between fences has.
-export const codeAsItIs = (md) => {
-  const render = md.renderer.rules.code_block
-  md.renderer.rules.code_block = (...args) => render(...args).replace('<pre', '<pre v-pre')
+// Braces mean nothing: VitePress would take {{ }} for an expression, but between fences.
+export const bracesAsTheyAre = (md) => {
+  const { code_block: indented, code_inline: inline, text } = md.renderer.rules
+  md.renderer.rules.code_block = (...args) => indented(...args).replace('<pre', '<pre v-pre')
+  md.renderer.rules.code_inline = (...args) => inline(...args).replace('<code', '<code v-pre')
+  md.renderer.rules.text = (...args) => text(...args).replaceAll('{{', '&#123;&#123;')
 }
 
 // brokenLinks names the links of built pages that lead to no page or to no anchor, and what a page would load from elsewhere.
