@@ -14,6 +14,7 @@ export default {
   outDir: path.join(root, 'out/site'),
   cacheDir: path.join(root, 'out/site-cache'),
   rewrites: { 'README.md': 'index.md' },
+  vite: { resolve: { dedupe: ['vue'] } }, // the documents lie where no package is looked for
   markdown: {
     html: false, // GitHub shows tags of the documents as they are written
     attrs: { disable: true },
