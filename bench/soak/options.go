@@ -25,7 +25,6 @@ type options struct {
 	sync     bool   // NATS flushes each write
 	servers  int    // copies of the demo in the only node
 	hosted   bool   // the program is bench/lab
-	old      string // the same of another release, which takes turns with it and begins; "": none
 	harms    list
 	visitors list
 	away     time.Duration // how long an outage lasts
@@ -35,6 +34,8 @@ type options struct {
 	greedy   int           // greed: clients that take all they can get; world: calls that such a client has with each node at a time
 	duration time.Duration // of each attack
 	parts    []string      // attacks of greed, or parts of costs; nil is all of them
+
+	old string // world: bench/lab of another release, which takes turns and begins; "": none
 }
 
 // list is a flag of words with commas between them.
