@@ -70,7 +70,7 @@ func beginWork(t *testing.T, p *process) *kept {
 		t.Fatal(err)
 	}
 	var err error
-	if k.once, _, err = k.session.streamed(t, p, "2", "tick", `{"n":1000,"every_ms":60000}`).event(); err != nil {
+	if k.once, _, err = k.session.streamed(t, p, "12", "tick", `{"n":1000,"every_ms":60000}`).event(); err != nil {
 		t.Fatal(err)
 	}
 	k.task = p.begun(t, "job", `{"steps":20,"step_ms":100}`)
@@ -116,7 +116,7 @@ func (k *kept) check(t *testing.T, p *process, event string, late *seated) {
 	if got, err := k.asked.end(t.Context(), p, "tea"); err != nil || !strings.Contains(got, "tea") {
 		t.Errorf("a call that may run again ends with %q (%v)", got, err)
 	}
-	if got := readRest(t, again(k.session, k.once)); len(got) != 1 || !strings.Contains(got[0], `"id":2,"error":{"code":-32010`) {
+	if got := readRest(t, again(k.session, k.once)); len(got) != 1 || !strings.Contains(got[0], `"id":12,"error":{"code":-32010`) {
 		t.Errorf("a call that may not run again ends with %q", got)
 	}
 	x := again(k.session, event)

@@ -6,6 +6,13 @@ import { bracesAsTheyAre, brokenLinks, docs, linksOutOfDocs, repository, root, s
 const base = process.env.SITE_BASE || '/'
 const items = (pages) => pages.map(({ page, title }) => ({ text: title, link: `/${page}` }))
 
+// The documents lie where no package is looked for. What renders them in Node runs below site, and finds vue there.
+const vueOfTheSite = {
+  name: 'vue-of-the-site',
+  enforce: 'pre',
+  resolveId: (id, _from, { ssr }) => (ssr && /^vue(\/|$)/.test(id) ? { id, external: true } : undefined),
+}
+
 export default {
   title: 'Troupe',
   description: 'Tools over the Model Context Protocol, in Go, whose sessions survive a crash',
@@ -14,7 +21,7 @@ export default {
   outDir: path.join(root, 'out/site'),
   cacheDir: path.join(root, 'out/site-cache'),
   rewrites: { 'README.md': 'index.md' },
-  vite: { resolve: { dedupe: ['vue'] } }, // the documents lie where no package is looked for
+  vite: { plugins: [vueOfTheSite] },
   markdown: {
     html: false, // GitHub shows tags of the documents as they are written
     attrs: { disable: true },
