@@ -168,7 +168,7 @@ func TestBackupOfNATSServers(t *testing.T) {
 	binary(t)
 	tools, backup := t.TempDir(), filepath.Join(t.TempDir(), "backup")
 	install := exec.Command("go", "install", natscli)
-	install.Env = append(install.Environ(), "GOBIN="+tools, "GOFLAGS=")
+	install.Env = append(install.Environ(), "GOBIN="+tools)
 	if out, err := install.CombinedOutput(); err != nil {
 		t.Skipf("the command nats cannot be had here: %v\n%s", err, out)
 	}
