@@ -40,6 +40,7 @@ const (
 type Process struct {
 	Name   string // for errors
 	Bin    string
+	Next   string // if not "", the program of the start after the next one; then they take turns
 	Args   []string
 	Addr   string    // where it listens
 	Health string    // the URL that answers with 200 once it is ready; "": it is ready when it takes connections
@@ -82,6 +83,9 @@ func (p *Process) Start() error {
 	exited := make(chan error, 1)
 	go func() { exited <- cmd.Wait() }()
 	p.cmd, p.Exited = cmd, exited
+	if p.Next != "" {
+		p.Bin, p.Next = p.Next, p.Bin
+	}
 	return nil
 }
 

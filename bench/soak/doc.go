@@ -26,7 +26,8 @@
 //	outage     all NATS servers are away for --away, once
 //
 // With --harms only these come, in this order; otherwise all that fit, each before one comes again.
-// --visitors chooses who works with the nodes meanwhile; otherwise all that fit:
+// With --old each start of a node is of the other of two releases. --visitors chooses who works with
+// the nodes meanwhile; otherwise all that fit:
 //
 //	calls      plain calls, slow ones, lists, short sessions, and calls whose client goes away
 //	streams    calls that stream, batches, cancels, streams that clients break off, and resumes

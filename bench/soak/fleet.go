@@ -91,6 +91,7 @@ func (f *fleet) addNode(o options, name string, flags ...string) error {
 	p, err := newProcess(o.bin, filepath.Join(o.data, name), o.seed+uint64(len(f.nodes)+1)*1000, flags...)
 	if err == nil {
 		p.Name = name
+		takeTurns(p, &o)
 		f.nodes = append(f.nodes, p)
 	}
 	return err

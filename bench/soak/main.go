@@ -52,6 +52,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	f.IntVar(&o.servers, "servers", 1, "world: copies of the demo in the only node, over which the sessions are spread")
 	f.Var(&o.harms, "harms", "world: what is done to the nodes, in this order, with commas between; all that fit, in an order of the seed, if empty: "+strings.Join(harmNames(), ", "))
 	f.Var(&o.visitors, "visitors", "world: who works with them; all that fit if empty: "+strings.Join(allVisitors, ", "))
+	f.StringVar(&o.old, "old", "", "world: bench/lab of another release: each start of a node is of the other one, on the same data, and the first is of this")
 	f.DurationVar(&o.away, "away", 10*time.Second, "world: how long the NATS servers are away, once; 0: never")
 	f.IntVar(&o.greedy, "greedy", 1, "greed: clients that take all they can get, each from an address of its own; world: calls that such a client has with each node at a time, 0: none")
 	f.DurationVar(&o.duration, "duration", 4*time.Second, "greed: how long each attack lasts")

@@ -34,6 +34,8 @@ type options struct {
 	greedy   int           // greed: clients that take all they can get; world: calls that such a client has with each node at a time
 	duration time.Duration // of each attack
 	parts    []string      // attacks of greed, or parts of costs; nil is all of them
+
+	old string // world: bench/lab of another release, which takes turns and begins; "": none
 }
 
 // list is a flag of words with commas between them.

@@ -16,6 +16,7 @@ type worldReport struct {
 	Proxy    string             `json:"proxy,omitempty"`
 	Servers  int                `json:"servers"`
 	NATS     int                `json:"nats_servers,omitempty"`
+	Old      string             `json:"takes_turns_with,omitempty"`
 	Rounds   int                `json:"rounds"`
 	Clients  int                `json:"clients"`
 	Harms    map[string]int     `json:"harms"`
@@ -103,7 +104,7 @@ func runWorld(ctx context.Context, o options) (*worldReport, error) {
 	if err := r.begin(); err != nil {
 		return nil, w.cause(err)
 	}
-	report := &worldReport{report: newReport("world", o), Nodes: o.nodes, Proxy: o.proxy, Servers: o.servers, Clients: o.clients, Harms: make(map[string]int)}
+	report := &worldReport{report: newReport("world", o), Nodes: o.nodes, Proxy: o.proxy, Servers: o.servers, Old: o.old, Clients: o.clients, Harms: make(map[string]int)}
 	if onNATS(&o) {
 		report.NATS = o.nats
 	}

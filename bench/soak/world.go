@@ -55,6 +55,7 @@ func newWorld(ctx context.Context, o options, more ...string) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
+	takeTurns(p, &o)
 	w := &world{o: o, p: p, rt: client.NewTransport()}
 	w.harm.Store("")
 	w.ctx, w.fail = context.WithCancelCause(ctx)
