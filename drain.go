@@ -124,6 +124,9 @@ func (rt *drainer) finishCalls(ctx context.Context, door *server.Listener) error
 	defer cancel()
 	kept := door != nil && rt.kept
 	var unasked func()
+	if door != nil && !kept && rt.node.HasOthers() {
+		door.Shut() // other nodes serve whoever finds no door here, and pass on the answers to calls that run here
+	}
 	if kept {
 		unasked = door.Shut // whoever connects now waits for the next process, which nothing but this drain holds up
 	}
