@@ -107,7 +107,7 @@ func (p program) check(src source, version string) error {
 	case p.version == "" || p.version == "(devel)":
 		return errNoVersion
 	case version != "" && p.version != version:
-		return fmt.Errorf("go build has made %s of it, not %s: the commit has several tags", p.version, version)
+		return fmt.Errorf("go build has made %s of it, not %s: the commit has a higher tag, too, or the path of the module is none of that major version", p.version, version)
 	case settings["vcs.revision"] != src.commit:
 		return fmt.Errorf("it is of commit %q, not %s", settings["vcs.revision"], src.commit)
 	case settings["vcs.modified"] != "false":
