@@ -210,3 +210,9 @@ func (b *box) command(args ...string) *exec.Cmd {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: b.root, Credential: &syscall.Credential{Uid: b.user, Gid: b.group, Groups: b.groups}}
 	return cmd
 }
+
+// exists reports whether a path is there.
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

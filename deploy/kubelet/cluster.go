@@ -47,7 +47,7 @@ type Status struct {
 
 // Ended is a container that Kubernetes has ended.
 type Ended struct {
-	Pod         string
+	Pod, Image  string
 	Code        int // its exit code; -1 if a signal ended it
 	Killed      bool
 	Took, Grace time.Duration

@@ -3,7 +3,6 @@
 package kubelet
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -124,7 +123,7 @@ func (r *release) judge(atLeast int) {
 	}
 	for _, e := range all {
 		r.t.Logf("%s ended after %v of %v with %d", e.Pod, e.Took.Round(time.Millisecond), e.Grace, e.Code)
-		if e.Killed || e.Code != 0 {
+		if e.Killed || e.Code != 0 && e.Image != "troupe:broken" {
 			r.t.Errorf("%s was killed: %v, its code is %d after %v of %v:\n%s", e.Pod, e.Killed, e.Code, e.Took, e.Grace, e.Log)
 		}
 	}
@@ -192,7 +191,7 @@ func TestStatefulSetGoesOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(judge(echo.Status, echo.Body, "slept 1 ms")); err != nil {
+	if err := judge(echo.Status, echo.Body, "slept 1 ms"); err != nil {
 		t.Errorf("a session of before: %v", err)
 	}
 	r.judge(3)

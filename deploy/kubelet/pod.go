@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -138,7 +137,7 @@ func (p *pod) end(cmd *exec.Cmd, exited <-chan struct{}, log *program.Log) {
 		_ = cmd.Process.Kill()
 		<-exited
 	}
-	e := Ended{p.name, cmd.ProcessState.ExitCode(), killed, time.Since(began), grace, log.LastLines(20)}
+	e := Ended{p.name, p.container().Image, cmd.ProcessState.ExitCode(), killed, time.Since(began), grace, log.LastLines(20)}
 	p.cluster.do(func() { p.cluster.ended = append(p.cluster.ended, e) })
 }
 
@@ -278,10 +277,4 @@ func (p *pod) onOwnAddress(value string) string {
 		return net.JoinHostPort(p.address, port)
 	}
 	return value
-}
-
-// exists reports whether a path is there.
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
 }

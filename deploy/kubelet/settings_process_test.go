@@ -56,17 +56,35 @@ func TestProgramTakesTheSettings(t *testing.T) {
 			if out, err := b.command("config", "check").CombinedOutput(); err != nil || string(out) != "ok\n" {
 				t.Errorf("config check: %v, %s", err, out)
 			}
-			shown, err := b.command("config", "show").Output()
+			shown, err := b.command("config", "show", "--json").Output()
 			if err != nil {
 				t.Fatalf("config show: %v", err)
 			}
-			for _, setting := range []string{"listen: :8080 # TROUPE_LISTEN", "health-listen: :9090 # TROUPE_HEALTH_LISTEN", "data: /data/troupe # TROUPE_DATA"} {
-				if !strings.Contains(string(shown), setting) {
-					t.Errorf("config show has no line %q:\n%s", setting, shown)
+			values := map[string]any{}
+			for _, s := range readSettings(t, shown) {
+				values[s.Name] = s.Value
+			}
+			for name, want := range map[string]any{"listen": ":8080", "health-listen": ":9090", "data": "/data/troupe"} {
+				if values[name] != want {
+					t.Errorf("%s is %v, want %v", name, values[name], want)
 				}
 			}
 		})
 	}
+}
+
+// setting is one as troupe config show has it.
+type setting struct {
+	Name  string
+	Value any
+}
+
+func readSettings(t *testing.T, shown []byte) (all []setting) {
+	t.Helper()
+	if err := json.Unmarshal(shown, &all); err != nil {
+		t.Fatal(err)
+	}
+	return all
 }
 
 // secretsOf returns the Secrets that a pod names, each with something for every key.
@@ -112,20 +130,15 @@ func TestChartKnowsEachSetting(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var settings []struct {
-		Name  string
-		Value any
-	}
-	if err := json.Unmarshal(out, &settings); err != nil {
-		t.Fatal(err)
-	}
 	text, err := os.ReadFile(filepath.Join("..", "helm", "troupe", "values.schema.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var schema struct {
 		Properties struct {
-			Config struct{ Properties map[string]struct{ Description string } }
+			Config struct {
+				Properties map[string]struct{ Description string }
+			}
 		}
 	}
 	if err := json.Unmarshal(text, &schema); err != nil {
@@ -134,7 +147,7 @@ func TestChartKnowsEachSetting(t *testing.T) {
 	known := schema.Properties.Config.Properties
 	delete(known, "auth")
 	defaults := map[string]any{"api-keys": true}
-	for _, s := range settings {
+	for _, s := range readSettings(t, out) {
 		property, has := known[s.Name]
 		if !has {
 			t.Errorf("values.schema.json does not know the setting %s", s.Name)
