@@ -23,6 +23,7 @@ var refused = map[string]string{
 	"config.memory is the chart's own affair":                     `config: {memory: true}`,
 	"config.nats-listen is the chart's own affair":                `config: {nats-listen: ":4222"}`,
 	"extraEnv sets TROUPE_DRAIN_WAIT":                             `extraEnv: [{name: TROUPE_DRAIN_WAIT, value: 1h}]`,
+	"extraEnv sets TROUPE_API_KEYS":                               `extraEnv: [{name: TROUPE_API_KEYS, value: "true"}]`,
 	"could call without a token":                                  `config: {api-keys: false}`,
 	"config.public-url is needed beside an issuer":                `config: {auth: {issuers: [{url: "https://id.example.com"}]}}`,
 	"config.public-url is needed":                                 `config: {auth-issuer: ["https://id.example.com"]}`,

@@ -52,17 +52,19 @@ func (p *pod) makeRoot() (b *box, err error) {
 			b.groups = []uint32{uint32(*s.FSGroup)}
 		}
 	}
-	image := p.container().Image
-	program, known := p.cluster.opts.Images[image]
+	name := p.container().Image
+	image, known := p.cluster.opts.Images[name]
 	if !known {
-		return nil, fmt.Errorf("there is no image %s", image)
+		return nil, fmt.Errorf("there is no image %s", name)
 	}
-	if err := b.install(program); err != nil {
+	if err := b.install(image.Program); err != nil {
 		return nil, err
 	}
-	if b.environment, err = p.environment(); err != nil {
+	own, err := p.environment()
+	if err != nil {
 		return nil, err
 	}
+	b.environment = append(append([]string{}, image.Environment...), own...) // of two the last one counts
 	for _, m := range p.container().VolumeMounts {
 		if err := p.mount(b, m); err != nil {
 			return nil, fmt.Errorf("the volume %s: %w", m.Name, err)
@@ -206,7 +208,7 @@ func (b *box) remove() {
 // command is the program of the image in its root, as the pod's user.
 func (b *box) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(programPath, args...)
-	cmd.Dir, cmd.Env = "/", append([]string{}, b.environment...) // never nil, which would be this process's
+	cmd.Dir, cmd.Env = "/", b.environment // never nil, which would be this process's
 	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: b.root, Credential: &syscall.Credential{Uid: b.user, Gid: b.group, Groups: b.groups}}
 	return cmd
 }

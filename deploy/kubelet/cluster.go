@@ -23,7 +23,7 @@ import (
 // Options are what a Cluster has from outside.
 type Options struct {
 	Dir       string                       // where roots and volumes are made
-	Images    map[string]string            // the program of each image
+	Images    map[string]Image             // by the names that pods have for them
 	Secrets   map[string]map[string][]byte // their data by their names
 	Addresses []string                     // for pods, of 127.0.0.0/8: at most so many at a time
 
@@ -35,6 +35,12 @@ type Options struct {
 	Restart time.Duration
 	// Log is told what happens; nil for nobody.
 	Log func(what string)
+}
+
+// Image is what a container is made of.
+type Image struct {
+	Program     string   // the path of the program, which is the entrypoint
+	Environment []string // as NAME=VALUE; a pod's own wins
 }
 
 // Status is a pod as it is at a moment.

@@ -63,6 +63,11 @@ func programs(t *testing.T) (works, broken string) {
 	return works, broken
 }
 
+// image has the variables of the image that deploy/release makes.
+func image(program string) Image {
+	return Image{program, []string{"PATH=/usr/local/bin", "TROUPE_LISTEN=0.0.0.0:8080", "TROUPE_DATA=/data", "TROUPE_API_KEYS=true"}}
+}
+
 // directory is one for pods, with a short name: a path of a socket has at most 108 characters.
 func directory(t *testing.T) string {
 	t.Helper()

@@ -58,7 +58,7 @@ func newRelease(t *testing.T) *release {
 	r := &release{t: t, proxy: startHAProxy(t, dir, at)}
 	r.Cluster = New(Options{
 		Dir: dir, Addresses: at, Endpoints: r.proxy.route, Lag: time.Second, Restart: 500 * time.Millisecond,
-		Images: map[string]string{"troupe:one": works, "troupe:two": works, "troupe:broken": broken},
+		Images: map[string]Image{"troupe:one": image(works), "troupe:two": image(works), "troupe:broken": {Program: broken}},
 		Log:    func(what string) { t.Log(time.Now().Format("05.000"), what) },
 	})
 	t.Cleanup(r.Close)

@@ -230,7 +230,7 @@ func (p *pod) ask(ctx context.Context, probe *core.Probe) bool {
 	return answer.StatusCode >= 200 && answer.StatusCode < 400
 }
 
-// environment is that of the container, and nothing else.
+// environment is what the pod has for its container.
 func (p *pod) environment() (all []string, err error) {
 	for _, from := range p.container().EnvFrom {
 		switch {

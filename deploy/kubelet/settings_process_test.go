@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	core "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/troupe-run/troupe/deploy/chart"
 	"github.com/troupe-run/troupe/test/kit/certificate"
@@ -41,7 +42,7 @@ func TestProgramTakesTheSettings(t *testing.T) {
 				t.Fatal(err)
 			}
 			w.configMaps["more"] = map[string]string{"MORE": "less"}
-			c := New(Options{Dir: directory(t), Images: map[string]string{w.template.Spec.Containers[0].Image: works}, Secrets: secretsOf(t, w)})
+			c := New(Options{Dir: directory(t), Images: map[string]Image{w.template.Spec.Containers[0].Image: image(works)}, Secrets: secretsOf(t, w)})
 			t.Cleanup(c.Close)
 			name := w.name + "-0"
 			if w.kind == "Deployment" {
@@ -60,13 +61,22 @@ func TestProgramTakesTheSettings(t *testing.T) {
 			if err != nil {
 				t.Fatalf("config show: %v", err)
 			}
-			values := map[string]any{}
+			settings := map[string]setting{}
 			for _, s := range readSettings(t, shown) {
-				values[s.Name] = s.Value
+				settings[s.Name] = s
 			}
-			for name, want := range map[string]any{"listen": ":8080", "health-listen": ":9090", "data": "/data/troupe"} {
-				if values[name] != want {
-					t.Errorf("%s is %v, want %v", name, values[name], want)
+			for name, want := range map[string]string{"listen": ":8080", "health-listen": ":9090", "data": "/data/troupe"} {
+				if settings[name].Value != want {
+					t.Errorf("%s is %v, want %v", name, settings[name], want)
+				}
+			}
+			var config map[string]any
+			if err := yaml.Unmarshal([]byte(w.configMaps[w.name]["troupe.yaml"]), &config); err != nil {
+				t.Fatal(err)
+			}
+			for name := range config { // nothing that the image sets wins
+				if !strings.HasPrefix(settings[name].Source, "/etc/troupe/config/troupe.yaml:") {
+					t.Errorf("%s is in the ConfigMap, and comes from %q", name, settings[name].Source)
 				}
 			}
 		})
@@ -75,8 +85,9 @@ func TestProgramTakesTheSettings(t *testing.T) {
 
 // setting is one as troupe config show has it.
 type setting struct {
-	Name  string
-	Value any
+	Name   string
+	Value  any
+	Source string
 }
 
 func readSettings(t *testing.T, shown []byte) (all []setting) {

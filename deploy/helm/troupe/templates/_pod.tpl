@@ -86,6 +86,9 @@ spec:
         # A directory in the volume: that itself belongs to a group.
         - name: TROUPE_DATA
           value: /data/troupe
+        # The image turns API keys on, which would win over the file. Empty, it says nothing.
+        - name: TROUPE_API_KEYS
+          value: ""
         - name: TROUPE_DRAIN_DELAY
           value: {{ int .Values.drain.delaySeconds }}s
         - name: TROUPE_DRAIN_WAIT
