@@ -237,6 +237,38 @@ func TestObjectsFitTogether(t *testing.T) {
 	})
 }
 
+// TestNamesAreTexts gives objects names that YAML would take for something else.
+func TestNamesAreTexts(t *testing.T) {
+	t.Parallel()
+	r := rendered(t, shipped, Release{Name: "1e3", Namespace: "12"}, `
+fullnameOverride: "on"
+nameOverride: "no"
+imagePullSecrets: [{name: "7"}]
+image: {repository: "5", tag: "1.0"}
+store: {kind: external, nats: {urlSecret: {name: "true", key: "1"}, tokenSecret: {name: "null", key: "2"}, caSecret: {name: "0x1f"}}}
+tls: {secretName: "5e5"}
+secretMounts: [{name: "1", secretName: "2"}]
+priorityClassName: "off"
+ingress: {enabled: true, className: "1", hosts: ["1.5"], annotations: {a: "1"}}
+serviceAccount: {name: "yes"}
+podLabels: {a: "1"}
+nodeSelector: {a: "true"}
+`)
+	s := &podOf(t, r).Spec
+	for got, want := range map[string]string{
+		All[*apps.Deployment](r)[0].Name: "on", All[*apps.Deployment](r)[0].Namespace: "12", s.ServiceAccountName: "yes", s.PriorityClassName: "off", s.Containers[0].Image: "5:1.0", s.NodeSelector["a"]: "true",
+	} {
+		if got != want {
+			t.Errorf("%q is rendered, want %q", got, want)
+		}
+	}
+	for _, v := range s.Volumes {
+		if v.Name == "tls" && v.Secret.SecretName != "5e5" || v.Name == "nats-ca" && v.Secret.SecretName != "0x1f" || v.Name == "secret-1" && v.Secret.SecretName != "2" {
+			t.Errorf("a volume is rendered as %+v", v)
+		}
+	}
+}
+
 func fitsTogether(t *testing.T, r *Rendered) {
 	pod := podOf(t, r)
 	container := &pod.Spec.Containers[0]

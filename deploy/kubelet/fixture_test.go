@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/troupe-run/troupe/deploy/chart"
@@ -32,8 +33,8 @@ func TestMain(m *testing.M) {
 // troupe is the program, built from the module beside this one, as it is released.
 var troupe = sync.OnceValues(func() (string, error) { return build("troupe", filepath.Join("..", ".."), "./cmd/troupe") })
 
-// fails is a program that ends at once.
-var fails = sync.OnceValues(func() (string, error) { return build("fails", ".", "./testdata/fails") })
+// stand is a program that does not work as it should.
+var stand = sync.OnceValues(func() (string, error) { return build("stand", ".", "./testdata/stand") })
 
 func build(name, dir, path string) (string, error) {
 	to := filepath.Join(buildDir, name)
@@ -46,7 +47,7 @@ func build(name, dir, path string) (string, error) {
 }
 
 // programs builds what the images of tests stand for. It skips a test that cannot run them.
-func programs(t *testing.T) (works, broken string) {
+func programs(t *testing.T) (works, stands string) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("builds the program and starts processes")
@@ -56,11 +57,11 @@ func programs(t *testing.T) (works, broken string) {
 		t.Skip("only root can give processes a root directory and a user of their own")
 	}
 	works, err := troupe()
-	broken, err2 := fails()
+	stands, err2 := stand()
 	if err := errors.Join(err, err2); err != nil {
 		t.Fatal(err)
 	}
-	return works, broken
+	return works, stands
 }
 
 // image has the variables of the image that deploy/release makes.
@@ -98,4 +99,16 @@ func render(t *testing.T, revision int, text string) *chart.Rendered {
 		t.Fatal(err)
 	}
 	return r
+}
+
+// given is how many addresses the tests of this process have.
+var given atomic.Int32
+
+// addresses returns n addresses of this machine alone that no other test has, nor another process.
+func addresses(n int) (all []string) {
+	end := int(given.Add(int32(n)))
+	for i := end - n; i < end; i++ {
+		all = append(all, fmt.Sprintf("127.%d.%d.%d", 64+os.Getpid()/256%128, os.Getpid()%256, 10+i))
+	}
+	return all
 }

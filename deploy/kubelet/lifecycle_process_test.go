@@ -4,10 +4,8 @@ package kubelet
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,19 +28,6 @@ probes:
 const settings = `config: {api-keys: false, allow-anonymous: true, lease: 30s, retry: 200ms%s}
 `
 
-// subnets are those of the tests of this process.
-var subnets atomic.Int32
-
-// addresses returns n addresses of this machine alone that nobody else uses: those of this process and this test.
-func addresses(n int) (all []string) {
-	subnet := fmt.Sprintf("127.%d.%d.", 64+os.Getpid()/256%128, os.Getpid()%256)
-	first := 10 + 20*(int(subnets.Add(1))-1)
-	for i := range n {
-		all = append(all, fmt.Sprint(subnet, first+i))
-	}
-	return all
-}
-
 // release is a cluster with a chart, behind HAProxy.
 type release struct {
 	*Cluster
@@ -53,12 +38,12 @@ type release struct {
 
 func newRelease(t *testing.T) *release {
 	t.Helper()
-	works, broken := programs(t)
+	works, stand := programs(t)
 	dir, at := directory(t), addresses(12)
 	r := &release{t: t, proxy: startHAProxy(t, dir, at)}
 	r.Cluster = New(Options{
 		Dir: dir, Addresses: at, Endpoints: r.proxy.route, Lag: time.Second, Restart: 500 * time.Millisecond,
-		Images: map[string]Image{"troupe:one": image(works), "troupe:two": image(works), "troupe:broken": {Program: broken}},
+		Images: map[string]Image{"troupe:one": image(works), "troupe:two": image(works), "troupe:broken": {stand, []string{"MODE=fails"}}},
 		Log:    func(what string) { t.Log(time.Now().Format("05.000"), what) },
 	})
 	t.Cleanup(r.Close)
@@ -165,7 +150,7 @@ func TestDeploymentLosesNoCall(t *testing.T) {
 		}
 	}
 	l.stop(t)
-	r.judge(4 + 3 + 2 + 2)
+	r.judge(3 + 2 + 2 + 2)
 }
 
 // TestStatefulSetGoesOn has a release with its store on a volume installed, upgraded, upgraded to an image that fails, and rolled back, while clients call. While there is no

@@ -17,8 +17,8 @@
 
 {{/* The labels by which objects of this release find its pods. They never change: a workload cannot be given others. */}}
 {{- define "troupe.selector" -}}
-app.kubernetes.io/name: {{ include "troupe.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "troupe.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{- define "troupe.labels" -}}

@@ -14,13 +14,13 @@ metadata:
     troupe.run/config: {{ printf "secret %s" .Values.configSecret.name | quote }}
     {{- else }}
     # Other settings are another pod: Kubernetes updates it.
-    checksum/config: {{ include "troupe.config" . | sha256sum }}
+    checksum/config: {{ include "troupe.config" . | sha256sum | quote }}
     {{- end }}
     {{- with .Values.podAnnotations }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
 spec:
-  serviceAccountName: {{ include "troupe.serviceAccount" . }}
+  serviceAccountName: {{ include "troupe.serviceAccount" . | quote }}
   automountServiceAccountToken: false
   # Variables such as TROUPE_PORT of a Service named troupe look like settings.
   enableServiceLinks: false
@@ -42,7 +42,7 @@ spec:
     {{- toYaml . | nindent 4 }}
   {{- end }}
   {{- with .Values.priorityClassName }}
-  priorityClassName: {{ . }}
+  priorityClassName: {{ . | quote }}
   {{- end }}
   {{- with .Values.nodeSelector }}
   nodeSelector:
@@ -114,15 +114,15 @@ spec:
           {{- else }}
           valueFrom:
             secretKeyRef:
-              name: {{ $nats.urlSecret.name }}
-              key: {{ $nats.urlSecret.key }}
+              name: {{ $nats.urlSecret.name | quote }}
+              key: {{ $nats.urlSecret.key | quote }}
           {{- end }}
         {{- if $nats.tokenSecret.name }}
         - name: TROUPE_NATS_TOKEN
           valueFrom:
             secretKeyRef:
-              name: {{ $nats.tokenSecret.name }}
-              key: {{ $nats.tokenSecret.key }}
+              name: {{ $nats.tokenSecret.name | quote }}
+              key: {{ $nats.tokenSecret.key | quote }}
         {{- end }}
         {{- if $nats.credsSecret.name }}
         - name: TROUPE_NATS_CREDS
@@ -221,15 +221,15 @@ spec:
     - name: config
       {{- if .Values.configSecret.name }}
       secret:
-        secretName: {{ .Values.configSecret.name }}
+        secretName: {{ .Values.configSecret.name | quote }}
       {{- else }}
       configMap:
-        name: {{ include "troupe.fullname" . }}
+        name: {{ include "troupe.fullname" . | quote }}
       {{- end }}
     {{- if .Values.tls.secretName }}
     - name: tls
       secret:
-        secretName: {{ .Values.tls.secretName }}
+        secretName: {{ .Values.tls.secretName | quote }}
     {{- end }}
     {{- if $external }}
     # A name, a lock and the socket of operators; the store is on the NATS servers. It outlives the container, so that one that
@@ -241,18 +241,18 @@ spec:
     {{- if $secret.name }}
     - name: nats-{{ $what }}
       secret:
-        secretName: {{ $secret.name }}
+        secretName: {{ $secret.name | quote }}
     {{- end }}
     {{- end }}
     {{- else if .Values.store.embedded.existingClaim }}
     - name: data
       persistentVolumeClaim:
-        claimName: {{ .Values.store.embedded.existingClaim }}
+        claimName: {{ .Values.store.embedded.existingClaim | quote }}
     {{- end }}
     {{- range .Values.secretMounts }}
     - name: secret-{{ .name }}
       secret:
-        secretName: {{ .secretName }}
+        secretName: {{ .secretName | quote }}
     {{- end }}
     {{- with .Values.extraVolumes }}
     {{- toYaml . | nindent 4 }}
