@@ -12,6 +12,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	apps "k8s.io/api/apps/v1"
@@ -68,6 +69,7 @@ type Cluster struct {
 	looks   chan func() // the same for what changes nothing
 	closing chan struct{}
 	routes  chan route
+	over    sync.WaitGroup // the goroutines of both
 
 	workload *workload
 	pods     []*pod
@@ -110,8 +112,8 @@ func New(o Options) *Cluster {
 		opts: o, work: make(chan func()), looks: make(chan func()), closing: make(chan struct{}), routes: make(chan route, 1000),
 		free: slices.Clone(o.Addresses), claims: map[string]bool{}, changed: make(chan struct{}),
 	}
-	go c.reconcileAfterEach()
-	go c.route()
+	c.over.Go(c.reconcileAfterEach)
+	c.over.Go(c.route)
 	return c
 }
 
@@ -319,6 +321,7 @@ func (c *Cluster) Close() {
 		<-p.gone
 	}
 	close(c.closing)
+	c.over.Wait()
 }
 
 // reconcile brings the pods a step nearer to what is wanted.
