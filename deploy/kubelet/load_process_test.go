@@ -38,7 +38,7 @@ var kinds = [...]string{"short calls without a session", "long calls without a s
 func startLoad(t *testing.T, url string) *load {
 	t.Helper()
 	l := &load{url: url, stopping: make(chan struct{}), lost: make(chan string, 1000), transport: client.NewTransport()}
-	sessions := make([]*client.Client, 4)
+	sessions := make([]*client.Client, 10)
 	for i := range sessions {
 		sessions[i] = client.New(url, l.transport)
 		if err := sessions[i].BeginSession(t.Context(), `{}`); err != nil {
@@ -50,13 +50,14 @@ func startLoad(t *testing.T, url string) *load {
 		l.repeat(1, func(ctx context.Context) error { return l.callStateless(ctx, 1500) })
 	}
 	for i, c := range sessions {
-		if i%2 == 0 {
+		if i < 2 {
 			l.repeat(2, func(ctx context.Context) error {
-				return l.callSession(ctx, c, `{"name":"sleep","arguments":{"ms":50}}`, "slept 50 ms")
+				return l.callSession(ctx, c, `{"name":"sleep","arguments":{"ms":50}}`, "slept 50 ms", 0)
 			})
 		} else {
 			l.repeat(3, func(ctx context.Context) error {
-				return l.callSession(ctx, c, `{"name":"count","arguments":{"to":15,"delay_ms":100},"_meta":{"progressToken":1}}`, "counted to 15")
+				// Longer than pods serve on that are to end.
+				return l.callSession(ctx, c, `{"name":"count","arguments":{"to":15,"delay_ms":400},"_meta":{"progressToken":1}}`, "counted to 15", 15)
 			})
 		}
 	}
@@ -98,6 +99,9 @@ func (l *load) stop(t *testing.T) {
 		}
 	}
 	t.Logf("%d requests were refused and sent again, %d streams resumed", l.refused.Load(), l.resumed.Load())
+	if l.resumed.Load() == 0 {
+		t.Error("no stream was handed over")
+	}
 	l.transport.CloseIdleConnections()
 }
 
@@ -158,8 +162,8 @@ func (l *load) callStateless(ctx context.Context, ms int) error {
 	}
 }
 
-// callSession makes a call of a session, and resumes its stream until it has the response. Every event comes once.
-func (l *load) callSession(ctx context.Context, c *client.Client, params, want string) error {
+// callSession makes a call of a session, and resumes its stream, if the answer becomes one, until it has the response. Each notification of progress comes once.
+func (l *load) callSession(ctx context.Context, c *client.Client, params, want string, progress int) error {
 	for ; ; l.again(&l.refused) {
 		a, err := c.SendRequest(ctx, "1", "tools/call", params)
 		if err != nil {
@@ -171,11 +175,11 @@ func (l *load) callSession(ctx context.Context, c *client.Client, params, want s
 			}
 			continue
 		}
-		return l.readStream(ctx, c, a, want)
+		return l.readStream(ctx, c, a, want, progress)
 	}
 }
 
-func (l *load) readStream(ctx context.Context, c *client.Client, a *client.Answer, want string) error {
+func (l *load) readStream(ctx context.Context, c *client.Client, a *client.Answer, want string, progress int) error {
 	last := ""
 	for {
 		for {
@@ -189,7 +193,7 @@ func (l *load) readStream(ctx context.Context, c *client.Client, a *client.Answe
 			last = e.ID
 			if strings.Contains(e.Data, `"id":1`) && !strings.Contains(e.Data, `"method"`) {
 				a.Close()
-				return l.judgeStream(c, e, want)
+				return judgeStream(c, e, want, progress)
 			}
 		}
 		for {
@@ -211,8 +215,8 @@ func (l *load) readStream(ctx context.Context, c *client.Client, a *client.Answe
 	}
 }
 
-// judgeStream says whether a stream that ends with an event was the one that is wanted.
-func (l *load) judgeStream(c *client.Client, end client.Event, want string) error {
+// judgeStream says whether a stream that ends with an event was the one that is wanted, with so many notifications of progress.
+func judgeStream(c *client.Client, end client.Event, want string, progress int) error {
 	if err := judge(http.StatusOK, []byte(end.Data), want); err != nil {
 		return err
 	}
@@ -225,16 +229,16 @@ func (l *load) judgeStream(c *client.Client, end client.Event, want string) erro
 	if err != nil {
 		return err
 	}
-	progress := 0
+	n := 0
 	for _, e := range events {
 		if strings.Contains(e.Data, `"notifications/progress"`) {
-			if progress++; !strings.Contains(e.Data, fmt.Sprintf(`"progress":%d,`, progress)) && !strings.Contains(e.Data, fmt.Sprintf(`"progress":%d}`, progress)) {
-				return fmt.Errorf("the progress after %d is %s", progress-1, e.Data)
+			if n++; !strings.Contains(e.Data, fmt.Sprintf(`"progress":%d,`, n)) && !strings.Contains(e.Data, fmt.Sprintf(`"progress":%d}`, n)) {
+				return fmt.Errorf("the progress after %d is %s", n-1, e.Data)
 			}
 		}
 	}
-	if progress != 15 {
-		return fmt.Errorf("a stream has %d of 15 notifications of progress", progress)
+	if n != progress {
+		return fmt.Errorf("a stream has %d of %d notifications of progress", n, progress)
 	}
 	return nil
 }
