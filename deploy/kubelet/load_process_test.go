@@ -98,7 +98,7 @@ func (l *load) stop(t *testing.T) {
 			t.Errorf("%s: none was answered", kinds[kind])
 		}
 	}
-	t.Logf("%d requests were refused and sent again, %d streams resumed", l.refused.Load(), l.resumed.Load())
+	t.Logf("%d requests were refused and sent again, and %d were sent to resume streams", l.refused.Load(), l.resumed.Load())
 	if l.resumed.Load() == 0 {
 		t.Error("no stream was handed over")
 	}
