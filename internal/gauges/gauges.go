@@ -34,19 +34,44 @@ type Process struct {
 // storeStats is what the store said last. However many metrics are read of it, and however many readers there are, the
 // store is asked at most once a second.
 type storeStats struct {
-	mu   sync.Mutex // guards the rest, and is held while the store is asked
-	at   time.Time
-	last cluster.Stats
+	mu     sync.Mutex    // guards the rest
+	began  time.Time     // when the last question was put
+	asking chan struct{} // closed when the question under way has its answer, nil without one
+	last   cluster.Stats
 }
+
+// storePatience is how long metrics wait for the store. The store is asked for a second at most, but a connection whose server stands
+// still can hold the question up for longer: then there is what was said last, as metrics must be there when the store is not.
+const storePatience = 1500 * time.Millisecond
 
 func (s *storeStats) of(n *cluster.Node) cluster.Stats {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.at.IsZero() || time.Since(s.at) >= time.Second {
-		s.last = n.Stats()
-		s.at = time.Now()
+	if s.asking == nil && (s.began.IsZero() || time.Since(s.began) >= time.Second) {
+		s.began, s.asking = time.Now(), make(chan struct{})
+		go s.ask(n, s.asking)
 	}
+	asking, left := s.asking, storePatience-time.Since(s.began)
+	s.mu.Unlock()
+	if asking != nil && left > 0 {
+		late := time.NewTimer(left)
+		defer late.Stop()
+		select {
+		case <-asking:
+		case <-late.C:
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return s.last
+}
+
+// ask puts a question to the store, and closes answered.
+func (s *storeStats) ask(n *cluster.Node, answered chan struct{}) {
+	said := n.Stats()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last, s.asking = said, nil
+	close(answered)
 }
 
 // All returns all metrics of p, whose fields do not change any more.
