@@ -59,7 +59,8 @@
 // Behind a proxy streams of all kinds are then silent for --idle, and must go on over the same
 // connections; an event must come within 100 ms of its write; and results of 10 MB must come. With
 // --socket the only node is given a socket that stays open, as by systemd: in a restart no request
-// over a new connection may fail.
+// over a new connection may fail. Leave out asks and sse then: what such a client sends over a new
+// connection comes to the next process, for which the one that waits for it cannot make way.
 //
 // The report says how long all of that takes. Times are judged too, unless there is --counts, as
 // they need a machine that does nothing else: a task goes on within 10 s (p99) of a kill, and 20 s

@@ -56,7 +56,7 @@ func TestRestart(t *testing.T) {
 
 // TestRestartOnASocket restarts one node on a socket that stays open: no request over a new connection fails.
 func TestRestartOnASocket(t *testing.T) {
-	if r := worldTest(t, options{rounds: 2, clients: 4, seed: 4, socket: true, harms: list{byRestart}}, "connections_in_restarts"); r.Refused.Max > 0 {
+	if r := worldTest(t, options{rounds: 2, clients: 4, seed: 4, socket: true, harms: list{byRestart}, visitors: list{ofCalls, ofStreams, ofUpdates, ofStateless}}, "connections_in_restarts"); r.Refused.Max > 0 {
 		t.Errorf("requests were refused for %v", r.Refused)
 	}
 }
