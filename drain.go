@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/transport/server"
 	"github.com/troupe-run/troupe/transport/server/http1"
 )
@@ -124,7 +125,7 @@ func (rt *drainer) finishCalls(ctx context.Context, door *server.Listener) error
 	defer cancel()
 	kept := door != nil && rt.kept
 	var unasked func()
-	if door != nil && !kept && rt.node.HasOthers() {
+	if door != nil && !kept && actors.HasOthers(rt.node) {
 		door.Shut() // other nodes serve whoever finds no door here, and pass on the answers to calls that run here
 	}
 	if kept {

@@ -80,8 +80,8 @@ func (n *Node) Finish(ctx context.Context, elsewhere bool, beside func() bool, u
 	}
 }
 
-// HasOthers reports whether other nodes of the fleet were heard within a lease.
-func (n *Node) HasOthers() bool { return n.fleet.mail != nil && len(n.fleet.mail.Others()) > 0 }
+// HasOthers reports whether n has heard other nodes of its store within a lease.
+func HasOthers(n *Node) bool { return n.fleet.mail != nil && len(n.fleet.mail.Others()) > 0 }
 
 // HandOver ends what is left on the node, once no new clients come. It closes idle connections, so
 // that their clients come back elsewhere, and leaves the streams of calls that may run again to the
