@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/transport/server"
 	"github.com/troupe-run/troupe/transport/server/http1"
 )
@@ -52,13 +53,14 @@ func (rt *Runtime) Drain(ctx context.Context) error { return rt.drainer.drainCal
 // drainer ends a Runtime without losing calls.
 type drainer struct {
 	*Runtime
-	under      atomic.Int64  // requests that came since leaving, and are being served
-	drained    chan struct{} // closed when the drain is over
-	drainError error         // what it returned, once drained is closed
-	dismiss    sync.Once     // closes dismissed
-	dismissed  chan struct{} // closed when an operator has the process end
-	serves     atomic.Bool   // ServeOn was called, which drains by itself
-	kept       bool          // another process has the socket of Serve, too: see KeepSocket
+	since      atomic.Pointer[time.Time] // when the drain has begun, nil before that
+	under      atomic.Int64              // requests that came since leaving, and are being served
+	drained    chan struct{}             // closed when the drain is over
+	drainError error                     // what it returned, once drained is closed
+	dismiss    sync.Once                 // closes dismissed
+	dismissed  chan struct{}             // closed when an operator has the process end
+	serves     atomic.Bool               // ServeOn was called, which drains by itself
+	kept       bool                      // another process has the socket of Serve, too: see KeepSocket
 }
 
 // Dismissed returns a channel that is closed when an operator has this process end, by troupe drain or by Operator. Serve ends by itself then.
@@ -80,6 +82,15 @@ func (rt *drainer) dismissServe() (first bool) {
 	return first
 }
 
+// drainTime is how long the drain has lasted, 0 if there is none.
+func (rt *drainer) drainTime() time.Duration {
+	since := rt.since.Load()
+	if since == nil {
+		return 0
+	}
+	return time.Since(*since)
+}
+
 // drainCalls is Drain. door is the listener of Serve, and is shut when no new client may come in;
 // it is nil where the program has an http.Server of its own.
 func (rt *drainer) drainCalls(ctx context.Context, door *server.Listener) error {
@@ -96,6 +107,8 @@ func (rt *drainer) drainCalls(ctx context.Context, door *server.Listener) error 
 			return context.Cause(ctx)
 		}
 	}
+	now := time.Now()
+	rt.since.Store(&now)
 	rt.drainError = rt.finishCalls(ctx, door)
 	close(rt.drained)
 	return rt.drainError
@@ -112,6 +125,9 @@ func (rt *drainer) finishCalls(ctx context.Context, door *server.Listener) error
 	defer cancel()
 	kept := door != nil && rt.kept
 	var unasked func()
+	if door != nil && !kept && actors.HasOthers(rt.node) {
+		door.Shut() // other nodes serve whoever finds no door here, and pass on the answers to calls that run here
+	}
 	if kept {
 		unasked = door.Shut // whoever connects now waits for the next process, which nothing but this drain holds up
 	}

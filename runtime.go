@@ -104,7 +104,7 @@ func New(o Options) (*Runtime, error) {
 	requests := o.Telemetry.Requests.log(o.Log)
 	o.Log = slog.New(telemetry.Discreet(o.Log.Handler()))
 	detail, _ := telemetry.ParseDetail(o.Telemetry.Detail) // settle has looked
-	tel, err := telemetry.New(telemetry.Config{Detail: detail, MeterProvider: o.Telemetry.MeterProvider, TracerProvider: o.Telemetry.TracerProvider, Log: o.Log})
+	tel, err := telemetry.New(telemetry.Config{Detail: detail, MeterProvider: o.Telemetry.MeterProvider, TracerProvider: o.Telemetry.TracerProvider, Log: o.Log, Cuts: []string{limits.MaxQueued.Counted, limits.WriteTimeout.Counted}})
 	if err != nil {
 		return nil, fmt.Errorf("troupe: instruments: %w", err)
 	}
@@ -140,7 +140,10 @@ func New(o Options) (*Runtime, error) {
 	if m := node.Mail(); m != nil {
 		m.Says(rt.operations.process.Load)
 	}
-	read := gauges.Process{Node: rt.node, Store: node, Tasks: rt.tasks, Hits: rt.hits, Revoked: rt.revoked, Held: o.Shared.MaxMemory / heldPart}
+	read := gauges.Process{Node: rt.node, Store: node, Tasks: rt.tasks, Hits: rt.hits, Revoked: rt.revoked, Held: o.Shared.MaxMemory / heldPart, DrainTime: rt.drainer.drainTime, DrainLimit: max(0, o.DrainDelay) + o.DrainWait}
+	if pair != nil {
+		read.CertificateEnds = pair.Expires
+	}
 	if rt.unwatch, err = telemetry.Observe(o.Telemetry.MeterProvider, read.All()); err != nil {
 		_ = rt.Close(context.Background())
 		return nil, fmt.Errorf("troupe: gauges: %w", err)

@@ -58,7 +58,7 @@ type callFacts struct {
 	trace     Trace
 	via       Via
 	watched   atomic.Pointer[Watched]
-	earlier   string // the span of the run before, as a traceparent; "" if there is none, or it is not known
+	earlier   string // the span of the first run, as a traceparent; "" if there is none, or it is not known
 	attempt   int
 	from      *quota.Account // the call is counted on it; nil for a listener's call
 }
@@ -257,7 +257,7 @@ func (c *callFacts) Via() Via { return c.via }
 
 // Watched is a call whose course somebody follows.
 type Watched struct {
-	Span string          // of this run, as a traceparent: the next run finds it in Call.Earlier
+	Span string          // of this run, as a traceparent: later runs find it in Call.Earlier
 	Note func(CallEvent) // is called in the call's turn: it must be quick and not panic
 }
 
@@ -280,7 +280,7 @@ const (
 // Watch has w learn what happens to the call from now on.
 func (c *callFacts) Watch(w *Watched) { c.watched.Store(w) }
 
-// Earlier is the span of the run before this one, as a traceparent, "" if there is none.
+// Earlier is the span of the first run of a call that runs again, as a traceparent, "" if there is none.
 func (c *callFacts) Earlier() string { return c.earlier }
 
 func (c *callFacts) noteEvent(e CallEvent) {

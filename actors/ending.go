@@ -80,6 +80,9 @@ func (n *Node) Finish(ctx context.Context, elsewhere bool, beside func() bool, u
 	}
 }
 
+// HasOthers reports whether n has heard other nodes of its store within a lease.
+func HasOthers(n *Node) bool { return n.fleet.mail != nil && len(n.fleet.mail.Others()) > 0 }
+
 // HandOver ends what is left on the node, once no new clients come. It closes idle connections, so
 // that their clients come back elsewhere, and leaves the streams of calls that may run again to the
 // process that resumes them. Then it waits until every other call has its response, or until ctx

@@ -468,14 +468,9 @@ func (n *Node) collectStats(ctx context.Context) Stats {
 }
 
 // Reconnects is Stats.Reconnects alone, and Undecided the number of writes that were sent again because replicas had not
-// decided an earlier one; without a question to the store.
-func (n *Node) Reconnects() uint64 {
-	sum := n.conn.Stats().Reconnects + n.logConn.Stats().Reconnects
-	if n.mail != nil {
-		sum += n.mail.conn.Stats().Reconnects
-	}
-	return sum
-}
+// decided an earlier one; without a question to the store, or to its client, which holds its lock while it waits for a server that
+// stands still.
+func (n *Node) Reconnects() uint64 { return n.counters.reconnects.Load() }
 
 // Undecided is described with Reconnects.
 func (n *Node) Undecided() uint64 { return n.counters.undecided.Load() }

@@ -164,6 +164,7 @@ func (n *Server) connOptions(name string) []nats.Option {
 			}
 		}),
 		nats.ReconnectHandler(func(nc *nats.Conn) {
+			n.counters.reconnects.Add(1)
 			if n.opts.Remote.isSet() {
 				n.log.Info("connected to nats again", "server", nc.ConnectedServerName())
 			}

@@ -45,8 +45,8 @@ type StreamStats struct {
 }
 
 type counters struct {
-	appends, bytes, fenced, full, unavailable, refused, undecided, unreadable, concluded atomic.Uint64
-	time                                                                                 atomic.Int64
+	appends, bytes, fenced, full, unavailable, refused, undecided, unreadable, concluded, reconnects atomic.Uint64
+	time                                                                                             atomic.Int64
 }
 
 func (c *counters) countAppend(d time.Duration, size int, err error) {

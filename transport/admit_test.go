@@ -352,6 +352,28 @@ func TestHostAwayFromLoopback(t *testing.T) {
 	}
 }
 
+// TestUnavailableIsCounted: a request that a server sends away until later is counted, whatever its status, and others that it refuses are not.
+func TestUnavailableIsCounted(t *testing.T) {
+	t.Parallel()
+	o := newCounts()
+	inSession := *refusal.Unavailable
+	inSession.Status = 200
+	refusals := make(chan *refusal.Refusal, 3)
+	s := serve(t, funcs{post: func(x *Exchange) { (<-refusals).Tell(x, x.Msg.ID) }}, Options{Revisions: []string{"2025-11-25"}, Observer: o})
+	for _, no := range []*refusal.Refusal{refusal.Unavailable, &inSession, refusal.UnknownSession} {
+		refusals <- no
+		resp := dial(t, s.addr).send(request("POST", s.addr, ping)).response("POST")
+		if _, _ = io.ReadAll(resp.Body); resp.StatusCode != no.Status {
+			t.Errorf("%q is answered with %d", no.Text, resp.StatusCode)
+		}
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if diff := cmp.Diff(o.rejected, map[string]int{"503 unavailable": 1, "200 unavailable": 1}); diff != "" {
+		t.Errorf("counted (-got +want):\n%s", diff)
+	}
+}
+
 func TestFieldsOfAnExchange(t *testing.T) {
 	t.Parallel()
 	type fields struct{ Session, Version, Principal, Trace, Remote, ID, Method, Body string }

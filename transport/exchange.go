@@ -199,6 +199,9 @@ func (x *Exchange) Reject(refused *refusal.Refusal) {
 	if !x.isFresh() {
 		return
 	}
+	if x.h.o.Observer != nil && refused.Label == refusal.Unavailable.Label { // all others that come here are counted by who refuses
+		x.h.o.Observer.Rejected(refused.Status, refused.Label)
+	}
 	if refused.Challenge != "" {
 		x.mu.Lock()
 		if x.state == fresh && x.w != nil {

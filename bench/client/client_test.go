@@ -14,7 +14,7 @@ func TestEvents(t *testing.T) {
 	t.Parallel()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
-		_, _ = io.WriteString(w, "id: s.0.0\nretry: 1000\ndata: \n\n: still here\n\nid: s.1.0\ndata: a\ndata: b\n\n")
+		_, _ = io.WriteString(w, "id: s.0.0\nretry: 1000\ndata: \n\n: still here\n\nid: s.1.0\ndata: a\ndata: b\n\nretry: 500\ndata:\n\n")
 		if r.Header.Get("Last-Event-ID") == "break" {
 			w.(http.Flusher).Flush()
 			panic(http.ErrAbortHandler)

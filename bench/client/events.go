@@ -22,16 +22,24 @@ type Events struct {
 // Next returns the next event. It returns io.EOF when the server has ended the
 // response, and an *Error of stage Broken when the connection broke.
 func (e *Events) Next() (Event, error) {
-	got, err := e.rd.Next()
-	if err != nil {
-		return Event{}, e.noteEnd(err)
+	for {
+		got, err := e.rd.Next()
+		if err != nil {
+			return Event{}, e.noteEnd(err)
+		}
+		ev := Event{got.Name, got.ID, int(got.Retry.Milliseconds()), string(got.Data)}
+		if err := e.recordEvent(ev); err != nil {
+			return Event{}, err
+		}
+		if !ev.onlyRetry() {
+			return ev, nil
+		}
 	}
-	ev := Event{got.Name, got.ID, int(got.Retry.Milliseconds()), string(got.Data)}
-	if err := e.recordEvent(ev); err != nil {
-		return Event{}, err
-	}
-	return ev, nil
 }
+
+// onlyRetry reports whether an event says nothing but when to come back, as before the end of a
+// stream whose call goes on: the client's position stays what it is.
+func (e *Event) onlyRetry() bool { return e.ID == "" && e.Data == "" && e.Retry > 0 }
 
 // noteEnd turns the end of the body into Next's error and records it.
 func (e *Events) noteEnd(err error) error {
@@ -52,7 +60,7 @@ func (e *Events) recordEvent(ev Event) error {
 	if e.noIDs && (ev.ID != "" || ev.Retry != 0) {
 		return fmt.Errorf("client: event %q of a stream that cannot be resumed", ev.ID)
 	}
-	if e.c == nil {
+	if e.c == nil || ev.onlyRetry() {
 		return nil
 	}
 	pos, err := ParseID(ev.ID)

@@ -2,7 +2,7 @@
 // interop need beside `troupe serve`. Each ends in order on SIGTERM.
 //
 //	lab nats --data DIR [--port 4222]            a NATS server with JetStream
-//	lab serve --listen ADDRESS --servers 100     many copies of the demo, and the tool ledger
+//	lab serve --listen ADDRESS --servers 100     many copies of the demo, and the tools ledger, emit and fault
 //	lab guarded serve --listen ADDRESS           the demo behind a proxy that adds an access token
 //	lab fleet 3 PROGRAM serve --listen ADDRESS   nodes of a program behind a load balancer
 package main

@@ -20,7 +20,7 @@ import (
 
 // serveCopies serves many copies of the demo from one Runtime: the first at /mcp, the others at
 // /s/1/mcp, /s/2/mcp and so on. Scenarios run against it that need more servers than the command
-// troupe has, or the tool ledger of the first of them. It takes flags of `troupe serve`.
+// troupe has, or the tools ledger, emit and fault of the first of them. It takes flags of `troupe serve`.
 func serveCopies(ctx context.Context, args []string) error {
 	o := troupe.Options{Log: slog.New(slog.NewTextHandler(os.Stderr, nil))}
 	f := flag.NewFlagSet("serve", flag.ContinueOnError)
@@ -60,6 +60,8 @@ func serveCopies(ctx context.Context, args []string) error {
 	}
 	first := demo(troupe.ServerOptions{})
 	addLedger(first)
+	addEmit(first)
+	addFault(first)
 	rt.Mount("/mcp", first)
 	for n := 1; n < *servers; n++ {
 		rt.Mount(fmt.Sprintf("/s/%d/mcp", n), demo(troupe.ServerOptions{ID: fmt.Sprintf("copy-%d", n)}))

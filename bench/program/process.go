@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -40,10 +41,13 @@ const (
 type Process struct {
 	Name   string // for errors
 	Bin    string
+	Next   string // if not "", the program of the start after the next one; then they take turns
 	Args   []string
 	Addr   string    // where it listens
 	Health string    // the URL that answers with 200 once it is ready; "": it is ready when it takes connections
 	In     io.Reader // its standard input; nil is none
+	Env    []string  // beside the environment of this process
+	Socket *os.File  // what it serves, as systemd hands it over; nil: it opens a socket itself
 	Log    Log
 
 	Exited chan error // receives the end of what was started last
@@ -75,6 +79,12 @@ func (p *Process) URL(n int) string {
 // Start starts the process and does not wait for it to serve.
 func (p *Process) Start() error {
 	cmd := exec.Command(p.Bin, p.Args...)
+	if p.Socket != nil {
+		// The process must know its own number, which it has once it is there.
+		cmd = exec.Command("sh", append([]string{"-c", `LISTEN_PID=$$; export LISTEN_PID; exec "$0" "$@"`, p.Bin}, p.Args...)...)
+		cmd.Env, cmd.ExtraFiles = []string{"LISTEN_FDS=1"}, []*os.File{p.Socket}
+	}
+	cmd.Env = slices.Concat(os.Environ(), p.Env, cmd.Env)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = p.In, &p.Log, &p.Log
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", p.Bin, err)
@@ -82,6 +92,9 @@ func (p *Process) Start() error {
 	exited := make(chan error, 1)
 	go func() { exited <- cmd.Wait() }()
 	p.cmd, p.Exited = cmd, exited
+	if p.Next != "" {
+		p.Bin, p.Next = p.Next, p.Bin
+	}
 	return nil
 }
 

@@ -11,9 +11,11 @@ import (
 )
 
 // measureRefusals has another client ping the node, over a new connection each time. stop waits for
-// an answer, and returns for how long there was none.
+// an answer, and returns for how long there was none. At a socket that stays open no request may
+// fail, neither that of a session nor one of 2026-07-28.
 func measureRefusals(w *world) (stop func() time.Duration, err error) {
-	c := client.New(w.p.URL(0), &http.Transport{DisableKeepAlives: true})
+	rt := &http.Transport{DisableKeepAlives: true}
+	c, without := client.New(w.p.URL(0), rt), client.NewStateless(w.p.URL(0), rt, `{}`)
 	if err := c.BeginSession(w.ctx, `{}`); err != nil {
 		return nil, err
 	}
@@ -21,7 +23,15 @@ func measureRefusals(w *world) (stop func() time.Duration, err error) {
 	go func() {
 		var all time.Duration
 		for good, refused := time.Now(), false; w.wait(2 * time.Millisecond); {
-			if answeredWith("")(c.SendRequest(w.ctx, "1", "ping", "")) != nil {
+			err := answeredWith("")(c.SendRequest(w.ctx, "1", "ping", ""))
+			if err == nil && w.o.socket {
+				err = answeredWith(`"text":"here"`)(without.SendRequest(w.ctx, "1", "tools/call", `"name":"echo","arguments":{"text":"here"}`))
+				w.tally.addMany("connections_in_restarts", 2)
+			}
+			if err != nil && w.o.socket {
+				w.violated(nil, "a request over a new connection failed, though the socket stays open: %v", err)
+			}
+			if err != nil {
 				refused = true
 				continue
 			}
@@ -49,7 +59,7 @@ const (
 // the answer and in mid-stream, when nothing else is in flight, and returns how long it takes until
 // their handlers have ended.
 func measureLeft(w *world) (latency, error) {
-	v := newStateless(w, 99, w.p.URL(0), w.connectionsOf(99))
+	v := newStateless(w, 99, w.p.URL(0), w.rt)
 	isIdle := func() bool { return w.callsInFlight() == "0" }
 	var all []time.Duration
 	for i := range leftCalls {

@@ -4,48 +4,66 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/troupe-run/troupe/bench/program"
 )
 
-// startDeployed starts nginx or HAProxy with a file of deploy, at an address in place of :8080, in
-// front of nodes in place of :8081 and following.
-func startDeployed(ctx context.Context, file, dir, address string, nodes ...string) (*program.Process, error) {
-	from, err := repositoryFile(filepath.Join("deploy", file))
+// proxies are those of deploy/proxy: the file of each, and how it is run with that file and a
+// directory of its own.
+var proxies = map[string]struct {
+	file string
+	args func(file, dir string) []string
+}{
+	"nginx": {"nginx.conf", func(file, dir string) []string {
+		return []string{"-e", "stderr", "-p", dir, "-c", file, "-g", "daemon off;"}
+	}},
+	"haproxy": {"haproxy.cfg", func(file, _ string) []string { return []string{"-db", "-f", file} }},
+	"caddy":   {"Caddyfile", func(file, _ string) []string { return []string{"run", "--adapter", "caddyfile", "--config", file} }},
+}
+
+// startDeployed starts a proxy with its file in deploy/proxy, at an address and before three nodes.
+func startDeployed(ctx context.Context, name, dir, address string, nodes ...string) (*program.Process, error) {
+	proxy, known := proxies[name]
+	if !known {
+		return nil, fmt.Errorf("there is no proxy %q: want one of %v", name, slices.Sorted(maps.Keys(proxies)))
+	}
+	file, err := repositoryFile(filepath.Join("deploy", "proxy", proxy.file))
 	if err != nil {
 		return nil, err
 	}
-	text, err := os.ReadFile(from)
+	admin, err := program.FreeAddress(9000) // of Caddy
 	if err != nil {
 		return nil, err
 	}
-	wait, err := program.FreeAddress(9000) // where nginx.conf has a server that answers after a second
-	if err != nil {
-		return nil, err
-	}
-	ports := []string{"127.0.0.1:8080", address, "127.0.0.1:8079", wait}
+	env := []string{"HOME=" + dir, "LISTEN=" + address, "SITE=http://" + address[strings.Index(address, ":"):], "ADMIN=" + admin}
+	places := []string{"127.0.0.1:8080", address}
 	for i, node := range nodes {
-		ports = append(ports, fmt.Sprintf("127.0.0.1:%d", 8081+i), node)
+		env = append(env, fmt.Sprintf("NODE_%c=%s", 'A'+i, node))
+		places = append(places, fmt.Sprintf("127.0.0.1:%d", 8081+i), node)
 	}
-	config := filepath.Join(dir, file)
-	if err := os.WriteFile(config, []byte(strings.NewReplacer(ports...).Replace(string(text))), 0o644); err != nil {
-		return nil, err
+	if name == "nginx" { // which reads no environment
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		file = filepath.Join(dir, proxy.file)
+		if err := os.WriteFile(file, []byte(strings.NewReplacer(places...).Replace(string(text))), 0o644); err != nil {
+			return nil, err
+		}
 	}
-	name := file[:strings.IndexAny(file, "-.")]
 	bin, err := exec.LookPath(name)
 	if err != nil {
 		if bin, err = exec.LookPath("/usr/sbin/" + name); err != nil {
 			return nil, fmt.Errorf("%s is not installed: apt-get install %s", name, name)
 		}
 	}
-	p := &program.Process{Name: name, Bin: bin, Addr: address, Args: []string{"-db", "-f", config}}
-	if name == "nginx" {
-		p.Args = []string{"-e", "stderr", "-p", dir, "-c", config, "-g", "daemon off;"}
-	}
+	p := &program.Process{Name: name, Bin: bin, Addr: address, Args: proxy.args(file, dir), Env: env}
 	if err := p.Start(); err != nil {
 		return nil, err
 	}

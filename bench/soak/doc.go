@@ -10,9 +10,8 @@
 // # World
 //
 // There is one node with a data directory, or --nodes of them on --nats NATS servers behind a load
-// balancer that gives each request to the next node that is ready, or with --proxy two nodes with a
-// data directory each behind nginx or HAProxy as deploy has them. In each of --rounds one harm is
-// done to them:
+// balancer that gives each request to the next node that is ready, or with --proxy three behind
+// nginx, HAProxy or Caddy as deploy/proxy has them. In each of --rounds one harm is done to them:
 //
 //	kill       of a node; of the only one now and then once more while it starts
 //	pause      of a node, for longer than its lease
@@ -26,7 +25,8 @@
 //	outage     all NATS servers are away for --away, once
 //
 // With --harms only these come, in this order; otherwise all that fit, each before one comes again.
-// --visitors chooses who works with the nodes meanwhile; otherwise all that fit:
+// With --old each start of a node is of the other of two releases. --visitors chooses who works with
+// the nodes meanwhile; otherwise all that fit:
 //
 //	calls      plain calls, slow ones, lists, short sessions, and calls whose client goes away
 //	streams    calls that stream, batches, cancels, streams that clients break off, and resumes
@@ -34,7 +34,7 @@
 //	updates    of resources and of sessions, on standalone streams and to listeners
 //	tasks      that work in steps, and write down which of them ran
 //	stateless  clients of 2026-07-28, which do what of the above is chosen
-//	sse        clients of HTTP+SSE, with one node
+//	sse        clients of HTTP+SSE, with one node or behind a proxy
 //	greedy     a client that takes all that each of several nodes gives it, --greedy calls at a time
 //
 // One judge reads all that they get. It ends the run with the history of the stream concerned:
@@ -55,6 +55,12 @@
 //     at any time; only streams break, and go on elsewhere;
 //   - when a node that is to end in order does not, or waits for calls that may run again. That
 //     shows with --harms restart, where no other calls last.
+//
+// Behind a proxy streams of all kinds are then silent for --idle, and must go on over the same
+// connections; an event must come within 100 ms of its write; and results of 10 MB must come. With
+// --socket the only node is given a socket that stays open, as by systemd: in a restart no request
+// over a new connection may fail. Leave out asks and sse then: what such a client sends over a new
+// connection comes to the next process, for which the one that waits for it cannot make way.
 //
 // The report says how long all of that takes. Times are judged too, unless there is --counts, as
 // they need a machine that does nothing else: a task goes on within 10 s (p99) of a kill, and 20 s

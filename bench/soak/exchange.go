@@ -167,7 +167,7 @@ func (x *exchange) cancel() {
 // checkCancelled resumes a cancelled call after the last of its events: what the log was just
 // taking when the cancel came may be there, but nothing that came later, and no answer.
 func (x *exchange) checkCancelled() {
-	if x.f.rec == nil {
+	if w := x.v.w; x.f.rec == nil || w.socket && w.isExcused(x.boot) { // the cancel may have crossed the end of the process, which the resume does not notice
 		return
 	}
 	seen, _ := client.ParseID(x.f.lastID()) // Next has looked at it, and at the others

@@ -19,11 +19,15 @@ import (
 	"github.com/troupe-run/troupe/bench/program"
 )
 
-// drainWait is for how long a node that ends waits for calls that may not run again.
-const drainWait = 3 * time.Second
+const (
+	// drainWait is for how long a node that ends waits for calls that may not run again.
+	drainWait = 3 * time.Second
+	// deployWait is the same behind a proxy, where none of them may be given up: they are shorter, on a
+	// busy machine, too.
+	deployWait = 10 * time.Second
+)
 
-// fleet is the nodes of a run behind a load balancer: on NATS servers that they share, or each with
-// data of its own.
+// fleet is the nodes of a run on NATS servers that they share, behind a load balancer or a proxy.
 type fleet struct {
 	nodes   []*program.Process
 	links   [][]*link // of each node to each NATS server
@@ -37,8 +41,8 @@ type fleet struct {
 	twin   *program.Process // another one with the name of a node, nil without one
 }
 
-// newFleet starts NATS servers and a load balancer at an address. The nodes start with the first
-// start of the world.
+// newFleet starts NATS servers, and a load balancer at an address. The nodes start with the first
+// start of the world, and a proxy once they are ready.
 func newFleet(ctx context.Context, o options, address string) (f *fleet, err error) {
 	f = &fleet{}
 	defer func() {
@@ -51,6 +55,10 @@ func newFleet(ctx context.Context, o options, address string) (f *fleet, err err
 	}
 	if err != nil {
 		return f, err
+	}
+	wait := drainWait
+	if o.proxy != "" {
+		wait = deployWait
 	}
 	var urls []string
 	for i := range o.nodes {
@@ -65,10 +73,14 @@ func newFleet(ctx context.Context, o options, address string) (f *fleet, err err
 			links, nats = append(links, l), append(nats, "nats://"+l.listener.Addr().String())
 		}
 		name := fmt.Sprintf("node-%d", i+1)
-		if err := f.addNode(o, name, "--servers", "1", "--drain-wait", drainWait.String(), "--nats", strings.Join(nats, ","), "--node", name); err != nil {
+		if err := f.addNode(o, name, "--servers", "1", "--drain-wait", wait.String(), "--nats", strings.Join(nats, ","), "--node", name); err != nil {
 			return f, err
 		}
 		f.links, urls = append(f.links, links), append(urls, "http://"+f.nodes[i].Addr)
+	}
+	if o.proxy != "" {
+		f.front = func() error { return f.startProxy(ctx, o, address) }
+		return f, nil
 	}
 	ctx, stop := context.WithCancel(ctx)
 	f.ends = append(f.ends, stop)
@@ -86,42 +98,36 @@ func newFleet(ctx context.Context, o options, address string) (f *fleet, err err
 	return f, nil
 }
 
+// startProxy starts a proxy of deploy/proxy, once the nodes are ready: it looks for them now and then.
+func (f *fleet) startProxy(ctx context.Context, o options, address string) error {
+	var nodes []string
+	for _, p := range f.nodes {
+		if err := p.UntilReady(ctx); err != nil {
+			return err
+		}
+		nodes = append(nodes, p.Addr)
+	}
+	dir := filepath.Join(o.data, o.proxy)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	proxy, err := startDeployed(ctx, o.proxy, dir, address, nodes...)
+	if err == nil {
+		f.ends = append(f.ends, func() { _ = proxy.End() })
+	}
+	return err
+}
+
 // addNode adds a node with a data directory of its own.
 func (f *fleet) addNode(o options, name string, flags ...string) error {
 	p, err := newProcess(o.bin, filepath.Join(o.data, name), o.seed+uint64(len(f.nodes)+1)*1000, flags...)
 	if err == nil {
 		p.Name = name
+		takeTurns(p, &o)
 		f.nodes = append(f.nodes, p)
 	}
 	return err
 }
-
-// newProxied makes two nodes with data of their own behind nginx or HAProxy, in the configuration
-// that deploy has. The nodes keep the default --drain-delay, which that relies on: the proxies
-// close idle connections before that.
-func newProxied(ctx context.Context, o options, address string) (f *fleet, err error) {
-	f = &fleet{}
-	if err := errors.Join(f.addNode(o, "node-1", "--trusted-proxy", "127.0.0.0/8"), f.addNode(o, "node-2", "--trusted-proxy", "127.0.0.0/8")); err != nil {
-		return f, err
-	}
-	dir := filepath.Join(o.data, o.proxy)
-	f.front = func() error { // once the nodes listen: a proxy looks for them now and then
-		for _, p := range f.nodes {
-			if err := p.UntilReady(ctx); err != nil {
-				return err
-			}
-		}
-		proxy, err := startDeployed(ctx, proxies[o.proxy], dir, address, f.nodes[0].Addr, f.nodes[1].Addr)
-		if err == nil {
-			f.ends = append(f.ends, func() { _ = proxy.End() })
-		}
-		return err
-	}
-	return f, os.MkdirAll(dir, 0o755)
-}
-
-// proxies are the files of deploy for --proxy.
-var proxies = map[string]string{"nginx": "nginx.conf", "haproxy": "haproxy.cfg"}
 
 // start starts all nodes, or ends what was done to them.
 func (f *fleet) start() error {
@@ -184,12 +190,13 @@ func (t balancedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !refused {
 		return resp, nil
 	}
+	said, _ := io.ReadAll(resp.Body)
 	_ = resp.Body.Close()
 	pause := time.NewTimer(20*time.Millisecond + rand.N(60*time.Millisecond))
 	defer pause.Stop()
 	select {
 	case <-pause.C:
-		return nil, errUnavailable
+		return nil, fmt.Errorf("%w: %d %.200s", errUnavailable, resp.StatusCode, said)
 	case <-r.Context().Done():
 		return nil, r.Context().Err()
 	}

@@ -36,8 +36,8 @@ type harm struct {
 
 // harms are all harms.
 var harms = []harm{
-	{name: byKill, fits: func(o *options) bool { return o.proxy == "" }, alone: killAlone, strike: killNode},
-	{name: byPause, fits: func(o *options) bool { return o.proxy == "" }, alone: pauseAlone, strike: pauseNode, lasts: standstill},
+	{name: byKill, fits: func(*options) bool { return true }, alone: killAlone, strike: killNode},
+	{name: byPause, fits: func(*options) bool { return true }, alone: pauseAlone, strike: pauseNode, lasts: standstill},
 	{name: "stop", fits: onNATS, strike: func(f *fleet, i int) (string, func() error, error) {
 		return f.nodes[i].Name, f.nodes[i].Start, f.nodes[i].End()
 	}},
@@ -64,7 +64,7 @@ func (o *options) planHarms(rng *rand.Rand) (all []*harm, err error) {
 	for _, name := range o.harms {
 		i := slices.IndexFunc(harms, func(h harm) bool { return h.name == name && h.fits(o) })
 		if i < 0 {
-			return nil, fmt.Errorf("harm %q does not fit %d nodes behind %q on %d NATS servers", name, o.nodes, o.proxy, o.nats)
+			return nil, fmt.Errorf("harm %q does not fit %d nodes on %d NATS servers", name, o.nodes, o.nats)
 		}
 		deck = append(deck, &harms[i])
 	}

@@ -17,6 +17,7 @@ const (
 // history is what was done to the nodes, by which failures are excused.
 type history struct {
 	several bool         // nodes
+	socket  bool         // of the only node stays open: the next start may serve a connection that was made before
 	boot    atomic.Int64 // starts so far, and healed harms
 	up      atomic.Int64 // the start that has answered
 	dying   atomic.Int64 // the start that has been, or is just being, ended or harmed
@@ -41,9 +42,10 @@ func (h *history) currentBoot() (boot int64, starting bool) {
 }
 
 // isConnected reports whether a stream whose connection was made during a start has it to whoever
-// serves it now. Nodes of a fleet keep theirs while others are killed.
+// serves it now. Nodes of a fleet keep theirs while others are killed. At a socket that stays open
+// nobody knows.
 func (h *history) isConnected(boot int64) bool {
-	return boot != 0 && (h.several || boot == h.boot.Load())
+	return boot != 0 && (h.several || h.socket || boot == h.boot.Load())
 }
 
 func isWithin(unixNano *atomic.Int64, d time.Duration) bool {

@@ -79,9 +79,6 @@ func TestHarmsAreDrawn(t *testing.T) {
 			t.Errorf("several nodes: %d of %s, want %d", n[harm], harm, want)
 		}
 	}
-	if n := draw(options{nodes: 2, proxy: "nginx", rounds: 2}); n[byRoll] != 2 {
-		t.Errorf("behind a proxy: %v", n)
-	}
 	for _, harm := range []string{"leader", byRestart, "fire"} {
 		if _, err := (&options{nodes: 3, nats: 1, rounds: 1, harms: list{harm}}).planHarms(rand.New(rand.NewPCG(1, 3))); err == nil {
 			t.Errorf("%s fits three nodes on one NATS server", harm)

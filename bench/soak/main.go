@@ -46,12 +46,15 @@ func run(args []string, stdout, stderr io.Writer) int {
 	f.StringVar(&o.out, "out", "", "file for the report as JSON")
 	f.BoolVar(&o.counts, "counts", false, "judge no times, which need a machine that does nothing else")
 	f.IntVar(&o.nodes, "nodes", 1, "world: nodes; one has a data directory, several share NATS servers")
-	f.StringVar(&o.proxy, "proxy", "", "world: nginx or haproxy, as deploy has them, in front of two nodes with a data directory each")
+	f.StringVar(&o.proxy, "proxy", "", "world: nginx, haproxy or caddy, as deploy/proxy has them, before three nodes")
+	f.DurationVar(&o.idle, "idle", time.Second, "world: how long streams are silent behind --proxy")
+	f.BoolVar(&o.socket, "socket", false, "world: the only node is given a socket that stays open while it restarts, as by systemd")
 	f.IntVar(&o.nats, "nats", 1, "world: number of NATS servers, 1 or 3")
 	f.BoolVar(&o.sync, "sync", false, "world: NATS has each write on the disk before it is acknowledged")
 	f.IntVar(&o.servers, "servers", 1, "world: copies of the demo in the only node, over which the sessions are spread")
 	f.Var(&o.harms, "harms", "world: what is done to the nodes, in this order, with commas between; all that fit, in an order of the seed, if empty: "+strings.Join(harmNames(), ", "))
 	f.Var(&o.visitors, "visitors", "world: who works with them; all that fit if empty: "+strings.Join(allVisitors, ", "))
+	f.StringVar(&o.old, "old", "", "world: bench/lab of another release: each start of a node is of the other one, on the same data, and the first is of this")
 	f.DurationVar(&o.away, "away", 10*time.Second, "world: how long the NATS servers are away, once; 0: never")
 	f.IntVar(&o.greedy, "greedy", 1, "greed: clients that take all they can get, each from an address of its own; world: calls that such a client has with each node at a time, 0: none")
 	f.DurationVar(&o.duration, "duration", 4*time.Second, "greed: how long each attack lasts")
@@ -93,17 +96,13 @@ func perform(ctx context.Context, name string, o options) (report judged, err er
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	switch {
-	case o.proxy == "":
-	case o.proxy != "nginx" && o.proxy != "haproxy":
-		return nil, fmt.Errorf("--proxy is nginx or haproxy, not %q", o.proxy)
-	default:
-		o.nodes = 2
+	if o.proxy != "" {
+		o.nodes = 3
 	}
-	if o.servers > 1 && o.nodes > 1 {
-		return nil, errors.New("--servers is for one node")
+	if (o.servers > 1 || o.socket) && o.nodes > 1 {
+		return nil, errors.New("--servers and --socket are for one node")
 	}
-	o.hosted = name == "world" && o.proxy == "" // the tool ledger is in bench/lab
+	o.hosted = name == "world" && !o.socket // the tools ledger and emit are in bench/lab, which takes no socket
 	if o.bin == "" {
 		if o.bin, err = build(ctx, dir, o.hosted); err != nil {
 			return nil, err

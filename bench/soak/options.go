@@ -20,11 +20,13 @@ type options struct {
 	log     io.Writer
 
 	nodes    int
-	proxy    string // of deploy, in front of nodes with data of their own; "": one node, or several on NATS servers
-	nats     int    // NATS servers
-	sync     bool   // NATS flushes each write
-	servers  int    // copies of the demo in the only node
-	hosted   bool   // the program is bench/lab
+	proxy    string        // of deploy/proxy, before three nodes; "": one node, or a load balancer of bench/lab before several
+	idle     time.Duration // how long streams are silent behind that proxy
+	socket   bool          // the only node is given a socket that stays open
+	nats     int           // NATS servers
+	sync     bool          // NATS flushes each write
+	servers  int           // copies of the demo in the only node
+	hosted   bool          // the program is bench/lab
 	harms    list
 	visitors list
 	away     time.Duration // how long an outage lasts
@@ -34,6 +36,8 @@ type options struct {
 	greedy   int           // greed: clients that take all they can get; world: calls that such a client has with each node at a time
 	duration time.Duration // of each attack
 	parts    []string      // attacks of greed, or parts of costs; nil is all of them
+
+	old string // world: bench/lab of another release, which takes turns and begins; "": none
 }
 
 // list is a flag of words with commas between them.
@@ -56,7 +60,7 @@ const (
 )
 
 // onNATS reports whether the nodes share NATS servers.
-func onNATS(o *options) bool { return o.nodes > 1 && o.proxy == "" }
+func onNATS(o *options) bool { return o.nodes > 1 }
 
 // restarts reports whether restarts are the only harm. Then no call is made that only the node can
 // end and whose client answers only after that, so that a node that waits for anything else does
@@ -80,12 +84,10 @@ var allVisitors = []string{ofCalls, ofStreams, ofAsks, ofUpdates, ofTasks, ofSta
 // visitorFits reports whether a kind of visitor can come to the nodes of a run.
 func (o *options) visitorFits(kind string) bool {
 	switch kind {
-	case ofAsks, ofUpdates: // a state and a listener are of one node alone behind a proxy of deploy
-		return o.proxy == ""
 	case ofTasks: // need the tool ledger, which bench/lab has
 		return o.hosted
 	case ofSSE:
-		return o.nodes == 1
+		return o.nodes == 1 || o.proxy != ""
 	case ofGreed:
 		return onNATS(o) && o.greedy > 0
 	}

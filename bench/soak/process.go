@@ -35,6 +35,14 @@ func newProcess(bin, data string, seed uint64, more ...string) (*program.Process
 	return plainProcess(bin, seed, append([]string{"--data", data, "--set", "call-rate=1000000", "--set", "principal-rate=1000000", "--set", "log-rate=0"}, more...)...)
 }
 
+// takeTurns has the first start of a process be of the other release, and each start after that of
+// the one that was not started last.
+func takeTurns(p *program.Process, o *options) {
+	if o.old != "" {
+		p.Bin, p.Next = o.old, p.Bin
+	}
+}
+
 // newTwin is a process with the same settings at another address.
 func newTwin(p *program.Process) (*program.Process, error) {
 	addr, err := program.FreeAddress(0) // all others are taken: their processes run

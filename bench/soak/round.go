@@ -16,6 +16,7 @@ type worldReport struct {
 	Proxy    string             `json:"proxy,omitempty"`
 	Servers  int                `json:"servers"`
 	NATS     int                `json:"nats_servers,omitempty"`
+	Old      string             `json:"takes_turns_with,omitempty"`
 	Rounds   int                `json:"rounds"`
 	Clients  int                `json:"clients"`
 	Harms    map[string]int     `json:"harms"`
@@ -23,6 +24,7 @@ type worldReport struct {
 	Ends     latency            `json:"signal_to_exit_ms"`
 	Refused  latency            `json:"another_client_is_refused_in_a_restart_ms"`
 	Left     latency            `json:"connection_closed_to_handler_ended_ms"`
+	Through  *throughReport     `json:"through_the_proxy,omitempty"`
 	Gaps     map[string]latency `json:"broken_stream_to_next_event_ms"`
 	Counts   map[string]int64   `json:"counts"`
 	Tasks    ledgerReport       `json:"tasks"`
@@ -43,7 +45,10 @@ func (r *worldReport) judge(o *options, greedy bool) {
 	if o.restarts() && r.Refused.Max > ms(mostRefused) {
 		r.addOver("another client is refused for %.0f ms in a restart", r.Refused.Max)
 	}
-	if r.Nodes == 1 && r.Left.Max > ms(mostLeft) {
+	if r.Through != nil && r.Through.Events.Max > ms(mostLate) {
+		r.addOver("an event came %.0f ms after it had been written", r.Through.Events.Max)
+	}
+	if (r.Nodes == 1 || r.Proxy != "") && r.Left.Max > ms(mostLeft) {
 		r.addOver("a handler ended %.0f ms after its client had closed the connection", r.Left.Max)
 	}
 }
@@ -74,7 +79,7 @@ type worldRun struct {
 func runWorld(ctx context.Context, o options) (*worldReport, error) {
 	for _, kind := range o.visitors {
 		if !o.visitorFits(kind) {
-			return nil, fmt.Errorf("visitors %q do not fit %d nodes behind %q; there are %s", kind, o.nodes, o.proxy, allVisitors)
+			return nil, fmt.Errorf("visitors %q do not fit %d nodes; there are %s", kind, o.nodes, allVisitors)
 		}
 	}
 	plan, err := o.planHarms(rand.New(rand.NewPCG(o.seed, 3)))
@@ -91,9 +96,7 @@ func runWorld(ctx context.Context, o options) (*worldReport, error) {
 	}
 	defer w.end()
 	w.rt = balancedTransport{w.rt.(*http.Transport)}
-	if w.several = o.nodes > 1; o.proxy != "" {
-		w.fleet, err = newProxied(w.ctx, o, w.p.Addr)
-	} else if w.several {
+	if w.several = o.nodes > 1; w.several {
 		w.fleet, err = newFleet(w.ctx, o, w.p.Addr)
 	}
 	if err != nil {
@@ -103,7 +106,7 @@ func runWorld(ctx context.Context, o options) (*worldReport, error) {
 	if err := r.begin(); err != nil {
 		return nil, w.cause(err)
 	}
-	report := &worldReport{report: newReport("world", o), Nodes: o.nodes, Proxy: o.proxy, Servers: o.servers, Clients: o.clients, Harms: make(map[string]int)}
+	report := &worldReport{report: newReport("world", o), Nodes: o.nodes, Proxy: o.proxy, Servers: o.servers, Old: o.old, Clients: o.clients, Harms: make(map[string]int)}
 	if onNATS(&o) {
 		report.NATS = o.nats
 	}
@@ -152,7 +155,12 @@ func runWorld(ctx context.Context, o options) (*worldReport, error) {
 	if report.Tasks, err = r.tasks.finishAll(); err != nil {
 		return nil, w.cause(err)
 	}
-	if wants(ofStateless) && o.proxy == "" { // HAProxy tells nobody of a client that has left before the first byte
+	if o.proxy != "" {
+		if report.Through, err = measureThrough(w); err != nil {
+			return nil, w.cause(err)
+		}
+	}
+	if wants(ofStateless) {
 		if report.Left, err = measureLeft(w); err != nil {
 			return nil, w.cause(err)
 		}
@@ -170,11 +178,11 @@ func (r *worldRun) begin() error {
 		return err
 	}
 	for n := range o.clients {
-		revision := primed
-		if n%4 == 3 {
-			revision = batching
+		revision := []string{primed, primed, primed, batching}[n%4]
+		if o.proxy != "" && n%4 == 1 {
+			revision = middle
 		}
-		v := newSession(w, n, revision, w.p.URL(n*o.servers/o.clients), w.connectionsOf(n))
+		v := newSession(w, n, revision, w.p.URL(n*o.servers/o.clients), w.rt)
 		if err := v.begin(); err != nil {
 			return err
 		}
@@ -186,7 +194,7 @@ func (r *worldRun) begin() error {
 	}
 	without := max(2, o.clients/2)
 	for n := 0; n < without && r.visitors[0].wants(ofStateless); n++ {
-		v := newStateless(w, n, w.p.URL(n*o.servers/without), w.connectionsOf(100+n))
+		v := newStateless(w, n, w.p.URL(n*o.servers/without), w.rt)
 		if r.visitors = append(r.visitors, v); v.hears != nil {
 			go v.hears.run()
 		}

@@ -99,7 +99,7 @@ func (v *overSSE) do(what string, f func() error) {
 	err := f()
 	if v.lost = err != nil || v.w.ctx.Err() != nil; !v.lost {
 		v.w.tally.add("sse_" + what)
-	} else if !v.w.mayFail(v.boot, v.w.pauses.Load() != v.pauses) {
+	} else if !v.w.mayFail(v.boot, v.w.pauses.Load() != v.pauses) && !v.w.mayForget(v.boot) { // its session ends with its node
 		v.accuse(nil, "%s: %v; the last messages that came:\n%s", what, err, strings.Join(v.shown, "\n"))
 	}
 }

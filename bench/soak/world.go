@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -51,11 +50,19 @@ func newWorld(ctx context.Context, o options, more ...string) (*world, error) {
 	if o.hosted {
 		more = append(more, "--servers", strconv.Itoa(o.servers))
 	}
+	if o.socket {
+		more = append(more, "--drain-delay", "0s") // no load balancer has to notice
+	}
 	p, err := newProcess(o.bin, o.data, o.seed, more...)
+	if err == nil && o.socket {
+		p.Socket, err = program.Listen(p.Addr)
+	}
 	if err != nil {
 		return nil, err
 	}
+	takeTurns(p, &o)
 	w := &world{o: o, p: p, rt: client.NewTransport()}
+	w.socket = o.socket
 	w.harm.Store("")
 	w.ctx, w.fail = context.WithCancelCause(ctx)
 	return w, nil
@@ -155,18 +162,6 @@ func (w *world) until(condition func() bool) bool {
 		}
 	}
 	return true
-}
-
-// connectionsOf are those of one client. The proxies of deploy tell clients apart by their
-// addresses.
-func (w *world) connectionsOf(n int) connections {
-	if w.o.proxy == "" {
-		return w.rt
-	}
-	rt := client.NewTransport()
-	rt.DialContext = (&net.Dialer{Timeout: 10 * time.Second, LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 1, byte(n+1))}}).DialContext
-	context.AfterFunc(w.ctx, rt.CloseIdleConnections)
-	return balancedTransport{rt}
 }
 
 // callsInFlight is how many calls the first node that has any says there are, and "0" if there are

@@ -3,18 +3,21 @@
 package main
 
 import (
+	"maps"
 	"os/exec"
+	"slices"
 	"testing"
+	"time"
 )
 
 // worldTest is a short run of a world, which must have seen what it is to prove.
 func worldTest(t *testing.T, o options, seen ...string) *worldReport {
 	t.Helper()
 	o.data, o.counts, o.log = t.TempDir()+"/data", true, t.Output()
-	if o.bin = host; o.proxy != "" {
+	if o.bin, o.hosted = host, !o.socket; o.socket {
 		o.bin = troupe
 	}
-	o.hosted, o.servers, o.nodes = o.proxy == "", max(o.servers, 1), max(o.nodes, 1)
+	o.servers, o.nodes = max(o.servers, 1), max(o.nodes, 1)
 	r, err := runWorld(t.Context(), o)
 	if err == nil {
 		err = r.verdict()
@@ -51,6 +54,13 @@ func TestRestart(t *testing.T) {
 	}
 }
 
+// TestRestartOnASocket restarts one node on a socket that stays open: no request over a new connection fails.
+func TestRestartOnASocket(t *testing.T) {
+	if r := worldTest(t, options{rounds: 2, clients: 4, seed: 4, socket: true, harms: list{byRestart}, visitors: list{ofCalls, ofStreams, ofUpdates, ofStateless}}, "connections_in_restarts"); r.Refused.Max > 0 {
+		t.Errorf("requests were refused for %v", r.Refused)
+	}
+}
+
 // TestManyServers kills one node with a hundred servers in it.
 func TestManyServers(t *testing.T) {
 	worldTest(t, options{rounds: 2, clients: 8, servers: 100, seed: 2, harms: list{byKill}, visitors: list{ofCalls, ofStreams, ofAsks, ofStateless}}, "sessions_after_restart", "safe_calls_over_a_restart")
@@ -65,18 +75,31 @@ func TestFleet(t *testing.T) {
 	worldTest(t, options{rounds: 1, clients: 4, nodes: 3, nats: 3, seed: 1, harms: list{byKill}, visitors: list{ofCalls, ofStreams, ofTasks}}, "resumes")
 }
 
-// TestProxied restarts two nodes in turn behind nginx and HAProxy, as deploy has them.
+// TestProxied restarts three nodes in turn behind each proxy, as deploy/proxy has it, and measures
+// what passes through.
 func TestProxied(t *testing.T) {
-	for _, name := range []string{"nginx", "haproxy"} {
+	for _, name := range installedProxies(t) {
 		t.Run(name, func(t *testing.T) {
-			_, err := exec.LookPath(name)
-			if err != nil {
-				_, err = exec.LookPath("/usr/sbin/" + name)
+			r := worldTest(t, options{rounds: 1, clients: 6, nodes: 3, nats: 1, proxy: name, idle: time.Second, seed: 5, harms: list{byRoll}},
+				"resumes", "short_sessions", "stateless_echo", "stateless_count", "stateless_updates", "answers_given", "batches", "sse_call")
+			if r.Tasks.Tasks == 0 || r.Through.Events.N == 0 || r.Through.Large.N == 0 {
+				t.Errorf("nothing was measured: %+v", *r)
 			}
-			if err != nil {
-				t.Skipf("%s is not installed; .ci/run installs it", name)
-			}
-			worldTest(t, options{rounds: 1, clients: 6, nodes: 2, proxy: name, seed: 5, harms: list{byRoll}}, "resumes", "short_sessions", "stateless_echo", "stateless_count")
 		})
 	}
+}
+
+// installedProxies are the proxies of deploy/proxy. It skips the test where one is missing.
+func installedProxies(t *testing.T) []string {
+	t.Helper()
+	for name := range proxies {
+		_, err := exec.LookPath(name)
+		if err != nil {
+			_, err = exec.LookPath("/usr/sbin/" + name)
+		}
+		if err != nil {
+			t.Skipf("%s is not installed; .ci/night installs it", name)
+		}
+	}
+	return slices.Sorted(maps.Keys(proxies))
 }

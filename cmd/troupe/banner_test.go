@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"log/slog"
 	"net"
+	"runtime/debug"
 	"strings"
 	"testing"
 
@@ -27,6 +28,26 @@ func TestCodecIsShown(t *testing.T) {
 		s.announce(&out, slog.New(slog.NewJSONHandler(&out, nil)), "n1", addr, nil)
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("with --log-format %s: no %q in\n%s", format, want, &out)
+		}
+	}
+}
+
+// TestCommitLine names the commit that a program is of, where Go knows it.
+func TestCommitLine(t *testing.T) {
+	t.Parallel()
+	commit := debug.BuildSetting{Key: "vcs.revision", Value: "1234abcd"}
+	at := debug.BuildSetting{Key: "vcs.time", Value: "2026-11-28T10:23:49Z"}
+	for _, tt := range []struct {
+		settings []debug.BuildSetting
+		want     string
+	}{
+		{nil, ""},
+		{[]debug.BuildSetting{{Key: "-trimpath", Value: "true"}}, ""},
+		{[]debug.BuildSetting{commit, at, {Key: "vcs.modified", Value: "false"}}, "commit 1234abcd of 2026-11-28T10:23:49Z\n"},
+		{[]debug.BuildSetting{commit, at, {Key: "vcs.modified", Value: "true"}}, "commit 1234abcd of 2026-11-28T10:23:49Z, with changes that are in no commit\n"},
+	} {
+		if got := commitLine(tt.settings); got != tt.want {
+			t.Errorf("got %q, want %q", got, tt.want)
 		}
 	}
 }

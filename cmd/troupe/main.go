@@ -12,8 +12,8 @@ import (
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
-// run runs the command line and returns the exit code.
-func run(args []string, stdout, stderr io.Writer) int {
+// rootCommand returns the command troupe with all that are below it.
+func rootCommand(stdout, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "troupe",
 		Short: "A runtime for MCP servers whose sessions survive a crash",
@@ -40,9 +40,15 @@ func run(args []string, stdout, stderr io.Writer) int {
 			c.Args, c.RunE = cobra.NoArgs, func(c *cobra.Command, _ []string) error { return c.Help() }
 		}
 	}
-	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
+	return root
+}
+
+// run runs the command line and returns the exit code.
+func run(args []string, stdout, stderr io.Writer) int {
+	root := rootCommand(stdout, stderr)
+	root.SetArgs(args)
 	err := root.ExecuteContext(context.WithValue(context.Background(), commandLine{}, args))
 	if err == nil {
 		return 0

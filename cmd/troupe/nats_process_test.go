@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"syscall"
@@ -128,6 +129,40 @@ func TestTwoProcessesShareTasks(t *testing.T) {
 
 	// A session that one of them began goes on at the other.
 	b.echo(t, a.session(t))
+}
+
+// TestDrainingNodeShutsItsDoor ends one of two nodes while a call runs there that may not run twice. From then on nobody finds the
+// node's door open, as the other one serves them, and the call has its answer.
+func TestDrainingNodeShutsItsDoor(t *testing.T) {
+	when.Full(t, "processes on one NATS server, and a call that takes long")
+	t.Parallel()
+	binary(t)
+	c := kit.StartNATS(t, 1, nil)
+	a, b := onNATS(t, c, "a", "--drain-wait", "1m"), onNATS(t, c, "b")
+	a.becomes(t, "troupe_nodes_heard", "1")
+	answer := a.late(t, false, "tick", `{"n":1,"every_ms":15000}`)
+	a.becomes(t, "troupe_calls_in_flight", "1")
+	<-time.After(time.Second) // a drain waits for no call that has run for less than 250 ms: it would end at once
+	address := strings.TrimPrefix(a.base, "http://")
+	a.signal(t, syscall.SIGTERM)
+	for open := true; open; {
+		conn, err := net.Dial("tcp", address)
+		if open = err == nil; open {
+			_ = conn.Close()
+		}
+		select {
+		case got := <-answer:
+			t.Fatalf("the call was answered, and the door was open until then: %+v", got)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	b.echo(t, b.session(t))
+	if got := <-answer; got.status != http.StatusOK || got.err != nil || strings.Contains(got.last, `"error"`) {
+		t.Errorf("the call that ran: %+v", got)
+	}
+	if code := a.exit(t); code != 0 {
+		t.Errorf("it ended with %d: %s", code, a.stderr)
+	}
 }
 
 // TestProcessTakesUpItsTasks kills a process on NATS servers: the next one of its name has its tasks at once.

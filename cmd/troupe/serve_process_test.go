@@ -251,7 +251,7 @@ func TestServeProcess(t *testing.T) {
 	session := p.session(t)
 	p.echo(t, session)
 	status, _, metrics := p.request(t, "GET", "/metrics", "", "")
-	for _, want := range []string{"\ntroupe_sessions_active 1\n", `gen_ai_tool_name="echo"`, "\ngo_goroutines "} {
+	for _, want := range []string{"\ntroupe_sessions_active 1\n", `gen_ai_tool_name="echo"`, "\ntroupe_stream_cut_total{reason=\"queue-full\"} 0\n", "\ngo_goroutines "} {
 		if status != http.StatusOK || !strings.Contains(metrics, want) {
 			t.Errorf("/metrics is answered with %d and lacks %q:\n%s", status, want, metrics)
 		}

@@ -24,25 +24,54 @@ type Process struct {
 	Revoked *revocation.List
 	Held    int64 // bytes that may be held in memory for clients
 
+	CertificateEnds func() time.Time     // nil without TLS
+	DrainTime       func() time.Duration // since the process has begun to drain, 0 before that
+	DrainLimit      time.Duration
+
 	stats storeStats
 }
 
 // storeStats is what the store said last. However many metrics are read of it, and however many readers there are, the
 // store is asked at most once a second.
 type storeStats struct {
-	mu   sync.Mutex // guards the rest, and is held while the store is asked
-	at   time.Time
-	last cluster.Stats
+	mu     sync.Mutex    // guards the rest
+	began  time.Time     // when the last question was put
+	asking chan struct{} // closed when the question under way has its answer, nil without one
+	last   cluster.Stats
 }
+
+// storePatience is how long metrics wait for the store. The store is asked for a second at most, but a connection whose server stands
+// still can hold the question up for longer: then there is what was said last, as metrics must be there when the store is not.
+const storePatience = 1500 * time.Millisecond
 
 func (s *storeStats) of(n *cluster.Node) cluster.Stats {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.at.IsZero() || time.Since(s.at) >= time.Second {
-		s.last = n.Stats()
-		s.at = time.Now()
+	if s.asking == nil && (s.began.IsZero() || time.Since(s.began) >= time.Second) {
+		s.began, s.asking = time.Now(), make(chan struct{})
+		go s.ask(n, s.asking)
 	}
+	asking, left := s.asking, storePatience-time.Since(s.began)
+	s.mu.Unlock()
+	if asking != nil && left > 0 {
+		late := time.NewTimer(left)
+		defer late.Stop()
+		select {
+		case <-asking:
+		case <-late.C:
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return s.last
+}
+
+// ask puts a question to the store, and closes answered.
+func (s *storeStats) ask(n *cluster.Node, answered chan struct{}) {
+	said := n.Stats()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last, s.asking = said, nil
+	close(answered)
 }
 
 // All returns all metrics of p, whose fields do not change any more.
@@ -57,6 +86,13 @@ func (p *Process) All() []telemetry.Gauge {
 		}},
 		{Name: "troupe.actors.mailbox.deepest", Unit: "{message}", Doc: "Most messages that waited in the mailbox of one actor within the last 10 to 20 seconds.", Read: one(p.Node.Kernel().Deepest)},
 		{Name: "troupe.panics", Unit: "{panic}", Doc: "Panics contained so far.", Counter: true, Read: one(p.Node.Kernel().Panics)},
+		{Name: "troupe.drain.time", Unit: "s", Doc: "Time since the process has begun to drain, 0 before that.", Read: one(func() int64 { return wholeSeconds(p.DrainTime()) })},
+		{Name: "troupe.drain.limit", Unit: "s", Doc: "Time that a drain may take: DrainDelay and DrainWait together.", Read: one(func() int64 { return wholeSeconds(p.DrainLimit) })},
+		{Name: "troupe.tls.expires", Unit: "s", Doc: "When the TLS certificate that is served ends, in seconds since 1970; only with TLS.", Read: func(observe func(string, int64)) {
+			if p.CertificateEnds != nil {
+				observe("", p.CertificateEnds().Unix())
+			}
+		}},
 		{Name: "troupe.calls.in_flight", Unit: "{call}", Doc: "Calls in flight on this node.", Read: one(func() int64 { return int64(st().InFlight) })},
 		{Name: "troupe.sessions.active", Unit: "{session}", Doc: "Sessions in this node's memory.", Read: one(func() int64 { return int64(st().Sessions) })},
 		{Name: "troupe.streams.open", Unit: "{stream}", Doc: "Event streams that this node writes.", Read: one(func() int64 { return int64(st().Streams) })},
@@ -169,6 +205,9 @@ func (p *Process) eachStream(value func(cluster.StreamStats) int64) func(func(st
 		}
 	}
 }
+
+// wholeSeconds are those that d has begun, so that nothing but 0 is shown as 0.
+func wholeSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 
 // oneIf is 1 if something is so, and else 0.
 func oneIf(is bool) int64 {

@@ -129,7 +129,7 @@ func TestTell(t *testing.T) {
 	t.Parallel()
 	var got told
 	Unavailable.Tell(&got, []byte("1"))
-	if want := (told{Status: 503, Code: mcp.CodeInternalError, Text: "temporarily unavailable: try again shortly", ID: []byte("1"), Data: []byte(`{"retryAfterMs":1000}`), After: time.Second, When: Unavailable.When}); !reflect.DeepEqual(got, want) {
+	if want := (told{Status: 503, Code: mcp.CodeInternalError, Label: "unavailable", Text: "temporarily unavailable: try again shortly", ID: []byte("1"), Data: []byte(`{"retryAfterMs":1000}`), After: time.Second, When: Unavailable.When}); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	if want := `{"Status":503,"Code":-32603,"Message":"temporarily unavailable: try again shortly","Data":"eyJyZXRyeUFmdGVyTXMiOjEwMDB9","ID":"MQ==","After":1000000000}`; letter(t, got) != want {

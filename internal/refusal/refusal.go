@@ -29,7 +29,7 @@ type Refusal struct {
 	Challenge string `json:",omitempty"`
 
 	// Label is that of the counter troupe.http.refused; empty if the request has reached a
-	// server.
+	// server, and that could answer it.
 	Label string `json:"-"`
 	// HangUp closes the connection, because its next bytes are not the start of a request.
 	HangUp bool `json:"-"`

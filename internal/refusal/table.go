@@ -76,7 +76,7 @@ var (
 // The faults of the server.
 var (
 	// Unavailable has the text of a full store: its clients need not know which it is.
-	Unavailable = add(Refusal{Status: 503, Code: mcp.CodeInternalError, Text: limits.MaxStore.Text, After: time.Second, When: "the store does not answer, or the process ends"})
+	Unavailable = add(Refusal{Status: 503, Code: mcp.CodeInternalError, Label: "unavailable", Text: limits.MaxStore.Text, After: time.Second, When: "the store does not answer, or the process ends"})
 	Lost        = add(Refusal{Status: 200, Code: mcp.CodeCallLost, Text: mcp.NewError(mcp.CodeCallLost, "").Message, When: "the call may not run again"})
 	CalledOff   = add(Refusal{Status: 200, Code: mcp.CodeCallLost, Text: "an operator has ended this call; whether it took effect is unknown", When: "`troupe calls cancel`, and whatever else an operator ends that has calls"})
 	Internal    = add(Refusal{Status: 500, Code: mcp.CodeInternalError, Text: mcp.NewError(mcp.CodeInternalError, "").Message, When: "something panicked; whether the call took effect is unknown"})

@@ -18,6 +18,9 @@ type Config struct {
 	TracerProvider trace.TracerProvider
 	Detail         Detail
 	Log            *slog.Logger // learns once of each detail that there was no room for; nil for none
+	// Cuts are reasons of troupe.stream.cut that are counted from 0: of a series that begins with its first count Prometheus sees no
+	// increase, and often many connections are cut at once.
+	Cuts []string
 }
 
 // Instruments record what a runtime does. The zero value and nil record nothing.
@@ -69,6 +72,9 @@ func New(c Config) (*Instruments, error) {
 		if err != nil {
 			return nil, err
 		}
+	}
+	for _, reason := range c.Cuts {
+		i.cut.Add(context.Background(), 0, metric.WithAttributes(attribute.String("reason", reason)))
 	}
 	i.series = newSeries(c.Detail, coarse, c.Log)
 	return i, nil

@@ -3,6 +3,7 @@ package server_test
 import (
 	"cmp"
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"regexp"
@@ -22,20 +23,25 @@ import (
 	"github.com/troupe-run/troupe/test/spec/host"
 )
 
+var updateMetrics = flag.Bool("update", false, "write the table of docs/metrics.md")
+
 // TestMetricsTable compares the table of docs/metrics.md with the instruments that a
-// runtime makes: names, kinds, units, descriptions and labels. Below the table the document has
-// the names that they have at /metrics.
+// runtime declares, and the labels that it puts on them. The document has the rows in an order of its own; new ones come last.
 func TestMetricsTable(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/metrics.md")
+	const document = "../../../docs/metrics.md"
+	text, err := os.ReadFile(document)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var want []string
-	for line := range strings.Lines(string(text)) {
-		if strings.HasPrefix(line, "| `") && strings.Count(line, " | ") == 3 {
-			want = append(want, strings.TrimSpace(line))
+	place := func(row string) int { // of its name in the table
+		name, _, _ := strings.Cut(strings.TrimPrefix(row, "| "), " ")
+		i := strings.Index(string(text), "\n| "+name+" ")
+		if i < 0 {
+			return len(text)
 		}
+		return i
 	}
+	var got []string
 	kit.Bubble(t, func(t *testing.T) {
 		d := &declarations{instruments: map[string]*instrument{}}
 		h := host.New(t, troupe.Options{Telemetry: troupe.Telemetry{MeterProvider: d}}, nil)
@@ -60,8 +66,8 @@ func TestMetricsTable(t *testing.T) {
 		d.instruments["troupe.stream.cut"].labels["reason"] = true     // TestWhatAClientMayHoldUp has this reason
 		d.instruments["troupe.metrics.coarse"].labels["detail"] = true // of very many tools
 		d.instruments["troupe.tls.reloads"].labels["outcome"] = true   // TestTLSFilesAreReadAgain has both outcomes
-		var got []string
-		served := map[string]bool{"troupe_config_reloads_total": true, "troupe_telemetry_dropped_total": true, "troupe_telemetry_failures_total": true} // by the command
+		// The command counts these itself.
+		served := map[string]bool{"troupe_config_reloads_total": true, "troupe_telemetry_dropped_total": true, "troupe_telemetry_failures_total": true}
 		for _, i := range d.instruments {
 			got = append(got, i.row())
 			served[i.served()] = true
@@ -71,10 +77,30 @@ func TestMetricsTable(t *testing.T) {
 				t.Errorf("the document has %s, which is not at /metrics", name)
 			}
 		}
-		slices.Sort(got)
-		slices.Sort(want)
-		if !slices.Equal(got, want) {
-			t.Errorf("the instruments, as rows of the table:\n%s\nthe table:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	})
+	slices.SortFunc(got, func(a, b string) int { return cmp.Or(cmp.Compare(place(a), place(b)), strings.Compare(a, b)) })
+	table := "| metric | kind, unit | labels | what it says |\n|---|---|---|---|\n" + strings.Join(got, "\n") + "\n"
+	kit.Tables(t, document, map[string]string{"All metrics": table}, *updateMetrics, "go test ./test/spec/server -run TestMetricsTable -update")
+}
+
+// TestDrainGauges has a drain wait for a call: the metrics say for how long it does, and how long it may.
+func TestDrainGauges(t *testing.T) {
+	kit.Bubble(t, func(t *testing.T) {
+		h := host.New(t, troupe.Options{DrainDelay: 5 * time.Second, DrainWait: time.Minute}, nil)
+		a := h.Session().Post(host.Call("1", "sleep", `{"ms":40000}`))
+		time.Sleep(time.Second)
+		if took, limit := h.Gauge("troupe.drain.time", ""), h.Gauge("troupe.drain.limit", ""); took != 0 || limit != 65 {
+			t.Errorf("before it drains: %d s of %d", took, limit)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- h.Runtime.Drain(t.Context()) }()
+		time.Sleep(20 * time.Second)
+		if took := h.Gauge("troupe.drain.time", ""); took != 20 {
+			t.Errorf("after 20 s it drains for %d s", took)
+		}
+		host.Last(t, a)
+		if err := <-ended; err != nil {
+			t.Error(err)
 		}
 	})
 }

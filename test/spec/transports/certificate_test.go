@@ -3,6 +3,7 @@ package transports_test
 import (
 	"bytes"
 	"crypto/tls"
+	"crypto/x509"
 	"io"
 	"log/slog"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/test/kit/certificate"
@@ -102,6 +104,10 @@ func TestTLSFilesAreReadAgain(t *testing.T) {
 	}
 	if text := log.String(); strings.Count(text, "the certificate stays as it was") < 2 || strings.Count(text, "the TLS certificate was read again") != 1 {
 		t.Errorf("logged:\n%s", text)
+	}
+	ends := func() time.Time { return time.Unix(h.Gauge("troupe.tls.expires", ""), 0) }
+	if served, err := x509.ParseCertificate(shown()); err != nil || !ends().Equal(served.NotAfter) {
+		t.Errorf("the certificate ends at %v as a metric, and really at %v (%v)", ends(), served.NotAfter, err)
 	}
 	if plain := host.NewLoopback(t, troupe.Options{}, nil, nil); plain.Runtime.ReloadTLS() != nil {
 		t.Error("without TLS there is something to read")
