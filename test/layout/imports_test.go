@@ -62,6 +62,7 @@ var layers = []layer{
 	{"internal/worker", []string{"codec", "mcp", "actors", "internal/guard", "internal/kernel", "internal/limits", "internal/quota", "internal/store", "internal/task"}, []string{"cluster", "internal/nodestore", "test/kit"}, "whoever runs tasks declares what it needs of the store"},
 	{"internal/tasknews", []string{"mcp", "actors", "internal/limits", "internal/protocol", "internal/task", "internal/worker"}, nil, "what is told of tasks is known without who answers for them"},
 	{"internal/spoken", []string{"mcp", "codec", "internal/protocol", "internal/refusal"}, nil, "what a server speaks is known without the server"},
+	{"internal/backend/listing", []string{"codec", "mcp", "internal/protocol"}, nil, "what backends list is read without knowing who runs them"},
 	{"internal/catalogue", []string{"mcp", "codec", "internal/template"}, nil, "what is offered is listed without knowing what it does"},
 	{"internal/observe", []string{"mcp", "codec", "actors", "internal/telemetry"}, nil, "what is reported of a call is read from the call alone"},
 	{"internal/operated", []string{"mcp", "codec", "actors", "cluster", "operator", "internal/store", "internal/task", "internal/telemetry", "internal/worker"}, nil, "an operator is told of a process by its parts"},
