@@ -10,18 +10,13 @@ import (
 // Pool is the machine. Make one with New; one goroutine may use it at a time. Its methods return what is to be done, in
 // this order. Tick must be called about once a second as long as Busy.
 type Pool struct {
-	bounds   Bounds
-	backends map[string]*backend
-	all      map[InstanceID]*instance
-	wants    map[WantID]*want // that wait or are served
-	starting int
-	last     InstanceID
-	out      []Effect
+	stock
+	wants map[WantID]*want // that wait or are served
 }
 
 // New returns a pool without backends.
 func New(b Bounds) *Pool {
-	return &Pool{bounds: b, backends: make(map[string]*backend), all: make(map[InstanceID]*instance), wants: make(map[WantID]*want)}
+	return &Pool{stock: stock{bounds: b, backends: make(map[string]*backend), all: make(map[InstanceID]*instance)}, wants: make(map[WantID]*want)}
 }
 
 // A want as the pool knows it: it waits as long as on is nil.
@@ -290,38 +285,6 @@ func (p *Pool) age(now time.Time, b *backend, in *instance) {
 	}
 }
 
-// restOrStop ends an instance that serves no call, if there is a reason to.
-func (p *Pool) restOrStop(now time.Time, b *backend, in *instance) {
-	if in.state != ready {
-		return
-	}
-	t := &b.terms
-	switch {
-	case in.spent:
-		p.stop(in, Spent)
-	case b.gone || in.kind.Digest != b.digest:
-		p.stop(in, Replaced)
-	case t.MaxLife > 0 && now.Sub(in.began) >= t.MaxLife:
-		p.stop(in, Old)
-	case t.Idle > 0 && now.Sub(in.used) >= t.Idle && !b.warms(now, in):
-		p.stop(in, Unused)
-	}
-}
-
-// pingOrStop asks an instance that serves no call whether it lives, and ends one that has not answered.
-func (p *Pool) pingOrStop(now time.Time, t *Terms, in *instance) {
-	switch {
-	case in.state != ready || t.PingEvery <= 0:
-	case !in.pinged.IsZero():
-		if now.Sub(in.pinged) >= t.PingWait {
-			p.stop(in, Wedged)
-		}
-	case now.Sub(in.heard) >= t.PingEvery:
-		in.pinged = now
-		p.do(Ping{in.id})
-	}
-}
-
 // settleAll is settle for all backends, as room for them may have come about.
 func (p *Pool) settleAll(now time.Time, first *backend) {
 	if first != nil { // whose turn it is
@@ -393,108 +356,6 @@ func (p *Pool) serveWaiting(now time.Time, b *backend) {
 	}
 }
 
-// keepSpares begins as many spares as each kind should have that was wanted lately, unless somebody waits for the room.
-func (p *Pool) keepSpares(now time.Time, b *backend) {
-	if b.terms.Warm <= 0 || b.gone || p.someWait(now) {
-		return
-	}
-	for _, k := range b.kinds() {
-		if idle := b.terms.Idle; idle > 0 && now.Sub(b.wanted[k]) >= idle {
-			delete(b.wanted, k)
-			continue
-		}
-		for n := b.spares(k); n < b.terms.Warm && p.mayStart(now, b, ""); n++ {
-			p.start(now, b, k, "", "")
-		}
-	}
-}
-
-// give gives a want an instance that is there, and reports whether there was one.
-func (p *Pool) give(now time.Time, b *backend, x *want) bool {
-	in := b.find(&x.Want)
-	if in == nil {
-		return false
-	}
-	in.serve(x, b.terms.Isolation)
-	in.used = now
-	p.do(Give{x.ID, in.id})
-	return true
-}
-
-// mayStart reports whether there is room for one more instance, for a principal, "" for a spare.
-func (p *Pool) mayStart(now time.Time, b *backend, principal string) bool {
-	t := &b.terms
-	switch {
-	case b.faults.pausing(now):
-	case b.faults.row > 0 && b.begins > 0: // one try at a time
-	case p.bounds.Starts > 0 && p.starting >= p.bounds.Starts:
-	case p.bounds.Instances > 0 && len(p.all) >= p.bounds.Instances:
-	case t.Max > 0 && b.count >= t.Max:
-	case principal != "" && t.PerPrincipal > 0 && b.perPrincipal[principal] >= t.PerPrincipal:
-	default:
-		return true
-	}
-	return false
-}
-
-// makeRoom ends a spare where a want of another kind, or of another backend, has no room because of it.
-func (p *Pool) makeRoom(b *backend, x *want) {
-	if p.ending() > 0 { // room comes
-		return
-	}
-	full := b.terms.Max > 0 && b.count >= b.terms.Max
-	var oldest *instance
-	for _, in := range p.sorted() {
-		switch {
-		case in.state != ready || len(in.serves) > 0 || in.holder != "" || in.spent:
-		case full && in.of != b:
-		case in.of != b && in.of.terms.Isolation == Shared: // they are all that the others have
-		case oldest == nil || in.used.Before(oldest.used):
-			oldest = in
-		}
-	}
-	if oldest != nil && (full || p.bounds.Instances > 0 && len(p.all) >= p.bounds.Instances) {
-		p.stop(oldest, Unused)
-	}
-}
-
-func (p *Pool) start(now time.Time, b *backend, k Kind, holder, principal string) {
-	in := p.add(b, k, now)
-	in.bind(holder, principal)
-	p.do(Start{in.id, k, holder})
-}
-
-func (p *Pool) add(b *backend, k Kind, began time.Time) *instance {
-	p.last++
-	in := &instance{id: p.last, kind: k, began: began, of: b, serves: make(map[WantID]*want)}
-	p.all[in.id] = in
-	p.starting++
-	b.add(in)
-	return in
-}
-
-func (p *Pool) remove(in *instance) {
-	p.become(in, stopping)
-	delete(p.all, in.id)
-	in.of.remove(in)
-}
-
-// become counts what starts.
-func (p *Pool) become(in *instance, s state) {
-	if in.state == starting && s != starting {
-		p.starting--
-		in.of.begins--
-	}
-	in.state = s
-}
-
-// stop begins to end an instance.
-func (p *Pool) stop(in *instance, why Reason) {
-	p.become(in, stopping)
-	in.reason = why
-	p.do(Stop{in.id, why})
-}
-
 // failStart notes that an instance did not start, and refuses whoever waited for it.
 func (p *Pool) failStart(now time.Time, in *instance, why Reason, detail string) {
 	b := in.of
@@ -515,37 +376,6 @@ func (p *Pool) refuse(x *want, why Reason, detail string, after time.Duration) {
 	delete(p.wants, x.ID)
 	p.do(Refuse{x.ID, why, detail, max(after, 0)})
 }
-
-func (p *Pool) do(e Effect) { p.out = append(p.out, e) }
-
-// someWait reports whether wants wait for room, and not only until a backend may be tried again.
-func (p *Pool) someWait(now time.Time) bool {
-	for _, b := range p.backends {
-		if b.waiting > 0 && !b.faults.pausing(now) {
-			return true
-		}
-	}
-	return false
-}
-
-func (p *Pool) take() []Effect {
-	out := p.out
-	p.out = nil
-	return out
-}
-
-// ending counts the instances that are about to be gone.
-func (p *Pool) ending() (n int) {
-	for _, in := range p.all {
-		if in.state == stopping {
-			n++
-		}
-	}
-	return n
-}
-
-// sorted returns all instances, the oldest first.
-func (p *Pool) sorted() []*instance { return slices.SortedFunc(maps.Values(p.all), byID) }
 
 // waitingWants returns the wants that wait, by their ids.
 func (p *Pool) waitingWants() []*want {
