@@ -269,6 +269,10 @@ func (e *engine) handle(p *peer, f frame) error {
 			wakeUp(e.poke)
 			return v.Request, nil
 		})
+	case kindNote:
+		if p.version >= noteVersion {
+			return answer(p, f, func(v note) (uint64, error) { return v.Request, e.replaceNote(p, v) })
+		}
 	}
 	p.refuse(requestOf(f), f.kind, fmt.Errorf("%w: of version %d", ErrUnknown, p.version))
 	return nil
@@ -346,6 +350,20 @@ func (e *engine) adopt(p *peer, v adopt) error {
 		a.Status = &c.status
 	}
 	p.control(kindAdopted, a)
+	return nil
+}
+
+// replaceNote has a process of a peer have another note. The caller holds e.mu.
+func (e *engine) replaceNote(p *peer, v note) error {
+	c := e.kept[v.Handle]
+	switch {
+	case c == nil || c.holder != p:
+		return fmt.Errorf("%w: %d", ErrAbsent, v.Handle)
+	case len(v.Note) > maxNote:
+		return errLongNote(v.Note)
+	}
+	c.spec.Note = v.Note
+	p.control(kindDone, done{v.Request})
 	return nil
 }
 
