@@ -15,10 +15,11 @@ import (
 type (
 	// hello begins a connection: what its sender speaks. It and its answer may have members that the other side does not know, since no version counts yet.
 	hello struct {
-		Oldest  int    `json:"oldest"`
-		Newest  int    `json:"newest"`
-		Release string `json:"release,omitempty"`
-		PID     int    `json:"pid"`
+		Oldest  int           `json:"oldest"`
+		Newest  int           `json:"newest"`
+		Release string        `json:"release,omitempty"`
+		PID     int           `json:"pid"`
+		Keep    time.Duration `json:"keep,omitempty"` // how long all is kept when it is gone without bye; 0 leaves that as it is, less keeps nothing
 	}
 
 	// welcome answers it with the version that counts from here on, which is the newest that both know.

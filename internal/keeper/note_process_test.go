@@ -40,8 +40,11 @@ func TestNotes(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = next.Close() })
 	q, err := next.Adopt(t.Context(), "a", 0)
-	if err != nil || q.Note() != "{\"b\":\"\u2028\"}" {
-		t.Fatalf("adopted with the note %q, %v", q.Note(), err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := q.Note(); got != "{\"b\":\"\u2028\"}" {
+		t.Errorf("adopted with the note %q", got)
 	}
 	<-f.Ended()
 	if err := p.SetNote(t.Context(), "of who was replaced"); !errors.Is(err, ErrReplaced) {

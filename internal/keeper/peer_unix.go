@@ -104,6 +104,9 @@ func (e *engine) greet(conn net.Conn, r *bufio.Reader) (*peer, error) {
 	old := e.peer
 	e.releaseChildren(old)
 	p.number, _ = e.custody.connect(time.Now())
+	if h.Keep != 0 { // of what it will leave; what it finds is kept for it as the one before has said
+		e.custody.keep = max(0, h.Keep)
+	}
 	e.peer = p
 	if old != nil {
 		old.control(kindReplaced, replaced{})

@@ -255,7 +255,7 @@ func TestWithoutSocket(t *testing.T) {
 // TestBadFlags are refused, and Spawn says which.
 func TestBadFlags(t *testing.T) {
 	t.Parallel()
-	for args, want := range map[string]string{"": "--socket and --fd", "--socket s --fd 3 --boot a": "--socket and --fd", "--socket s": "the boot", "--socket s --boot a b": "unknown argument", "--socket s --boot a --keep -1s": "below zero"} {
+	for args, want := range map[string]string{"": "--socket and --fd", "--socket s --fd 3 --boot a": "--socket and --fd", "--fd 3": "the boot", "--socket s --boot a-b": "the boot", "--socket s --boot a b": "unknown argument", "--socket s --boot a --keep -1s": "below zero"} {
 		if _, err := readFlags(strings.Fields(args), io.Discard); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", args, err)
 		}
