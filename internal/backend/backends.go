@@ -189,7 +189,7 @@ func (b *Backends) Call(ctx context.Context, name string, c Caller, q Request) (
 			b.settings.note(name, l.want.Holder, &q)
 			return r, nil
 		case ctx.Err() != nil || f == nil || try == mostTries || !mayTryAgain(f, q.Safe):
-			return upstream.Response{}, failed(ctx, name, err, l.in.lastWords(ctx, f))
+			return upstream.Response{}, failed(ctx, name, err, l.in.lastWords(f))
 		}
 	}
 }

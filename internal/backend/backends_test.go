@@ -50,9 +50,10 @@ func TestBytesStay(t *testing.T) {
 		if got := call(t, b, "made", Caller{}, Request{Params: []byte(params)}); got != result {
 			t.Errorf("the result is %s", got)
 		}
-		got := mk.servers()[0].got
-		if last := string(got[len(got)-1].Params); last != params {
-			t.Errorf("the backend got %s", last)
+		for _, m := range mk.servers()[0].got {
+			if m.Method == "tools/call" && string(m.Params) != params {
+				t.Errorf("the backend got %s", m.Params)
+			}
 		}
 	})
 }
@@ -179,8 +180,8 @@ func TestStartsThatFail(t *testing.T) {
 				t.Fatalf("call %d: %v", i, err)
 			}
 		}
-		if n := len(mk.servers()); n != 5 {
-			t.Errorf("it was started %d times, want 5", n)
+		if n := len(mk.servers()); n != 10 { // each time once more without the probe, which could have been what ended it
+			t.Errorf("it was started %d times, want 10", n)
 		}
 	})
 }
@@ -189,15 +190,10 @@ func TestStartsThatFail(t *testing.T) {
 func TestCancelledCalls(t *testing.T) {
 	for _, pings := range []bool{true, false} {
 		t.Run(fmt.Sprint("pings ", pings), func(t *testing.T) {
-			stuck := make(chan struct{})
 			mk := &maker{}
+			mk.mute.Store(!pings)
 			mk.handle = func(s *server, m message) {
-				if m.Method == "tools/call" && s.number == 1 && len(m.Params) > 40 {
-					if !pings { // it reads nothing more
-						s.mu.Lock()
-						<-stuck
-						s.mu.Unlock()
-					}
+				if m.Method == "tools/call" && len(m.Params) > 40 { // it works on, as the specification lets it
 					return
 				}
 				numbered(s, m)
@@ -213,7 +209,6 @@ func TestCancelledCalls(t *testing.T) {
 				time.Sleep(time.Minute)
 				want := `{"server":1}`
 				if !pings {
-					close(stuck)
 					want = `{"server":2}`
 				}
 				if got := call(t, b, "made", c, Request{}); got != want {

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -66,6 +67,7 @@ type maker struct {
 	handle func(s *server, m message) // on a goroutine of its own
 	begin  func(s *server) error      // before anything is read; nil does nothing
 	tools  func(s *server) string     // the items of its list; nil is one tool, echo
+	mute   atomic.Bool                // it answers no pings
 	mu     sync.Mutex                 // guards all
 	all    []*server
 }
@@ -100,7 +102,9 @@ func (mk *maker) serve(ctx context.Context, in io.Reader, out io.Writer) error {
 		case "initialize":
 			s.result(m, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"logging":{},"resources":{"subscribe":true}},"serverInfo":{"name":"made","version":"1"}}`)
 		case "ping":
-			s.result(m, `{}`)
+			if !mk.mute.Load() {
+				s.result(m, `{}`)
+			}
 		case "tools/list":
 			tools := `{"name":"echo","inputSchema":{"type":"object"}}`
 			if mk.tools != nil {

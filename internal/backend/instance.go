@@ -247,17 +247,12 @@ func (in *instance) ping() {
 const wordsWait = 2 * time.Second
 
 // lastWords says how an instance ended whose end a call has failed with.
-func (in *instance) lastWords(ctx context.Context, f *upstream.Failure) string {
+func (in *instance) lastWords(f *upstream.Failure) string {
 	if f == nil || f.Why != upstream.ReasonEnded {
 		return ""
 	}
-	over := make(chan struct{})
-	defer in.b.c.Clock.AfterFunc(wordsWait, func() { close(over) })()
-	select {
-	case <-in.gone:
-		return in.words
-	case <-over:
-	case <-ctx.Done():
+	if !in.b.waits(in.gone, wordsWait) {
+		return ""
 	}
-	return ""
+	return in.words
 }

@@ -27,8 +27,7 @@ func (in *instance) live() {
 	close(in.ready)
 	if err != nil {
 		close(in.lists)
-		in.leave(err)
-		in.b.tell(&didNotStart{in, in.words})
+		in.leave(err, false)
 		return
 	}
 	in.b.tell(&isReady{in})
@@ -50,28 +49,37 @@ func (in *instance) serve() {
 			err = context.Cause(in.life)
 		}
 		if err != nil {
-			in.leave(err)
-			in.b.tell(&hasEnded{in, in.words})
+			in.leave(err, true)
 		}
 	}
 }
 
-// leave ends the instance, and notes how it ended.
-func (in *instance) leave(why error) {
+// leave ends the instance, notes how it ended, and tells the pool.
+func (in *instance) leave(why error, began bool) {
 	in.Stop()
+	if began && in.life.Err() == nil {
+		in.b.tell(&hasBroken{in, in.of.mask(why.Error())})
+	}
 	in.words = in.of.mask(in.close(why))
+	if began {
+		in.b.tell(&hasEnded{in, in.words})
+	} else {
+		in.b.tell(&didNotStart{in, in.words})
+	}
 	close(in.gone)
 }
 
 // pause waits, and reports whether the instance is still to live.
-func (in *instance) pause(d time.Duration) bool {
+func (in *instance) pause(d time.Duration) bool { return !in.b.waits(in.life.Done(), d) }
+
+// waits waits until a channel is closed, and reports whether that was before a time was over.
+func (b *Backends) waits(c <-chan struct{}, most time.Duration) bool {
 	over := make(chan struct{})
-	stop := in.b.c.Clock.AfterFunc(d, func() { close(over) })
-	defer stop()
+	defer b.c.Clock.AfterFunc(most, func() { close(over) })()
 	select {
-	case <-over:
+	case <-c:
 		return true
-	case <-in.life.Done():
+	case <-over:
 		return false
 	}
 }
@@ -187,7 +195,9 @@ func (in *instance) beginHere(serve func(context.Context, io.Reader, io.Writer) 
 		_ = toIt.Close()
 		cancel()
 		_ = fromIt.Close()
-		<-over
+		if !in.b.waits(over, farewell) {
+			in.b.c.Log.Error("a server in this process does not end with its context: what it has is lost until the process ends", "backend", in.of.Name)
+		}
 	}
 	return upstream.NewLines(upstream.NewPipe(fromIt, toIt, func() error { return errors.Join(toIt.Close(), fromIt.Close()) }))
 }

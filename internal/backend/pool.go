@@ -36,6 +36,11 @@ type (
 		*instance
 		detail string
 	}
+	// hasBroken is an instance that serves nobody any more, and hasEnded one that is gone.
+	hasBroken struct {
+		*instance
+		detail string
+	}
 	hasEnded struct {
 		*instance
 		detail string
@@ -103,6 +108,8 @@ func (a *poolActor) Receive(m any) {
 	case *didNotStart:
 		delete(a.instances, m.id)
 		a.carryOut(a.pool.Failed(now, m.id, m.detail))
+	case *hasBroken:
+		a.carryOut(a.pool.Broke(now, m.id, m.detail))
 	case *hasEnded:
 		delete(a.instances, m.id)
 		a.carryOut(a.pool.Exited(now, m.id, m.detail))
