@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -212,6 +213,45 @@ func TestHalfMadeDirectory(t *testing.T) {
 	if n := open(t, Options{Dir: dir}); n.Name() != "n1" {
 		t.Errorf("name: got %s, want n1", n.Name())
 	}
+}
+
+// TestKeepersFiles opens a new directory, and one with a store, while somebody serves a keeper's socket there: the files of a
+// keeper are left alone, and what else is there is as foreign as it was.
+func TestKeepersFiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	kept := map[string]string{"keeper.sock.lock": "boot\n", "keeper.log": "keeper ready\n"}
+	for name, text := range kept {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l, err := net.Listen("unix", filepath.Join(dir, "keeper.sock"))
+	if err != nil {
+		t.Skipf("no socket can be made here: %v", err)
+	}
+	defer func() { _ = l.Close() }()
+	for range 2 {
+		n := must[*Node](t)(Open(t.Context(), Options{Dir: dir}))
+		if err := n.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, text := range kept {
+		if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(got) != text {
+			t.Errorf("%s has %q, %v", name, got, err)
+		}
+	}
+	if conn, err := net.Dial("unix", filepath.Join(dir, "keeper.sock")); err != nil {
+		t.Error(err)
+	} else {
+		_ = conn.Close()
+	}
+	if err := os.Remove(filepath.Join(dir, identityFile)); err != nil {
+		t.Fatal(err)
+	}
+	_, err = Open(t.Context(), Options{Dir: dir})
+	wantErr(t, "open a store without its identity beside a keeper", err, ErrForeign)
 }
 
 // TestKill checks that everything acknowledged before kill -9 is there after a restart,

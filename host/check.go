@@ -42,6 +42,9 @@ func (o Options) Check(t Target) error {
 	c.variables(o.Env)
 	c.confinement(o.Confinement)
 	c.headers(o.Headers, o.PassHeaders)
+	if i := slices.Index(o.Hide, ""); i >= 0 {
+		c.fault(fmt.Sprintf("Hide[%d]", i), "is empty")
+	}
 	c.targeted(t, o)
 	return errors.Join(c.faults...)
 }
@@ -206,26 +209,36 @@ func (c *checker) headers(sent Secrets, passed []string) {
 	}
 }
 
-// targeted refuses what a target of the other kind has.
+// targeted refuses what a target of another kind has.
 func (c *checker) targeted(t Target, o Options) {
-	set := func(fields map[string]bool, kind string) {
+	set := func(fields map[string]bool, of, kind string) {
 		for _, field := range slices.Sorted(maps.Keys(fields)) {
 			if fields[field] {
-				c.fault(field, "is for %s", kind)
+				c.fault(field, "is for %s, and the target is %s", of, kind)
 			}
 		}
 	}
-	if raw, ok := t.URL(); ok {
+	kind := "a command"
+	raw, isURL := t.URL()
+	switch {
+	case isURL:
+		kind = "a URL"
+	case t.serves:
+		kind = "a server of this process"
+	case t.name == "":
+		return
+	}
+	if isURL || t.serves {
 		fields := map[string]bool{"Env": len(o.Env) > 0, "EnvFile": o.EnvFile != "", "Dir": o.Dir != "", "StderrRate": o.StderrRate != 0, "Pool.MaxMemory": o.Pool.MaxMemory != 0}
 		for f, v := range reflect.ValueOf(o.Confinement).Fields() {
 			fields["Confinement."+f.Name] = !v.IsZero()
 		}
-		set(fields, "commands, and the target is a URL")
-		if u, err := url.Parse(raw); err == nil && u.User != nil && hasHeader(o.Headers, "Authorization") {
-			c.fault("Headers", "has Authorization, and the URL a user: set one of them")
-		}
-	} else if t.name != "" {
-		set(map[string]bool{"Headers": len(o.Headers) > 0, "PassHeaders": len(o.PassHeaders) > 0, "Transport": o.Transport != ""}, "URLs, and the target is a command")
+		set(fields, "commands", kind)
+	}
+	if !isURL {
+		set(map[string]bool{"Headers": len(o.Headers) > 0, "PassHeaders": len(o.PassHeaders) > 0, "Transport": o.Transport != ""}, "URLs", kind)
+	} else if u, err := url.Parse(raw); err == nil && u.User != nil && hasHeader(o.Headers, "Authorization") {
+		c.fault("Headers", "has Authorization, and the URL a user: set one of them")
 	}
 }
 

@@ -44,6 +44,9 @@ type Options struct {
 	StderrRate float64
 	// Confinement is what a command may not do.
 	Confinement Confinement
+	// Hide are more texts that a mask replaces in what the backend writes to the log, beside the values of Env and Headers:
+	// arguments that are secret, such as they are. Those of less than six bytes stay, because such texts are everywhere.
+	Hide Hidden
 
 	// Headers are sent with each request to a URL, such as Authorization. Values are secret.
 	Headers Secrets

@@ -2,8 +2,11 @@ package host
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math"
 	"reflect"
@@ -17,7 +20,8 @@ import (
 // TestCheck has options that are wrong in one field, and the error, which names it.
 func TestCheck(t *testing.T) {
 	t.Parallel()
-	command, remote := Command("server"), URL("https://example.com/mcp")
+	run := func(context.Context, io.Reader, io.Writer) error { return nil }
+	command, remote, served := Command("server"), URL("https://example.com/mcp"), Serve("notes", run)
 	for _, tt := range []struct {
 		target Target
 		o      Options
@@ -31,6 +35,8 @@ func TestCheck(t *testing.T) {
 		{URL("example.com/mcp"), Options{}, "URL: want"},
 		{URL("ws://example.com/mcp"), Options{}, "URL: want"},
 		{URL("https:///mcp"), Options{}, "URL: want"},
+		{Serve("", run), Options{}, "Serve: want"},
+		{Serve("notes", nil), Options{}, "Serve: want"},
 		{command, Options{Isolation: "user"}, "Options.Isolation is \"user\""},
 		{command, Options{Era: "2025"}, "Options.Era is"},
 		{remote, Options{Transport: "ws"}, "Options.Transport is"},
@@ -55,6 +61,11 @@ func TestCheck(t *testing.T) {
 		{command, Options{Env: Secrets{"A=B": "x"}}, "Options.Env"},
 		{command, Options{Env: Secrets{"": "x"}}, "Options.Env"},
 		{command, Options{Env: Secrets{"A": "s3cret\x00"}}, "Options.Env"},
+		{command, Options{Hide: []string{"s3cret", ""}}, "Options.Hide[1] is empty"},
+		{served, Options{Dir: "/"}, "Options.Dir is for commands, and the target is a server of this process"},
+		{served, Options{Confinement: Confinement{OwnPIDs: Try}}, "Options.Confinement.OwnPIDs is for commands"},
+		{served, Options{Transport: SSE}, "Options.Transport is for URLs, and the target is a server of this process"},
+		{served, Options{PassHeaders: []string{"X-A"}}, "Options.PassHeaders is for URLs"},
 		{remote, Options{Env: Secrets{"A": "x"}}, "Options.Env is for commands"},
 		{remote, Options{EnvFile: ".env"}, "Options.EnvFile is for commands"},
 		{remote, Options{Dir: "/"}, "Options.Dir is for commands"},
@@ -101,6 +112,7 @@ func TestCheckPasses(t *testing.T) {
 	}{
 		{Command("server"), Options{}},
 		{Command("server"), Options{}.WithDefaults()},
+		{Serve("notes", func(context.Context, io.Reader, io.Writer) error { return nil }), Options{Isolation: Shared, Hide: []string{"s3cret"}, Era: Modern}},
 		{Command("server", "--port", ""), Options{Prefix: NoPrefix, Era: Modern, Isolation: ByCall, OnLoss: End, Pool: Pool{Max: -1, MaxPerPrincipal: -1, Idle: -1, MaxLife: -1, MaxMemory: -1}, StderrRate: -1}},
 		{URL("http://[::1]:80/mcp?a=b"), Options{Transport: SSE, Headers: Secrets{"Authorization": "Bearer x"}, PassHeaders: []string{"X-Tenant"}, Roots: Roots{Forward: true}}},
 		{URL("https://me:s3cret@example.com/"), Options{}},
@@ -129,15 +141,15 @@ func TestWithDefaults(t *testing.T) {
 // TestSecretsStaySecret prints values with secrets in every way.
 func TestSecretsStaySecret(t *testing.T) {
 	t.Parallel()
-	o := Options{Env: Secrets{"TOKEN": "s3cret"}, Headers: Secrets{"Authorization": "Bearer s3cret"}}
+	o := Options{Env: Secrets{"TOKEN": "s3cret"}, Headers: Secrets{"Authorization": "Bearer s3cret"}, Hide: []string{"s3cret"}}
 	target := URL("https://me:s3cret@example.com/mcp?key=s3cret#s3cret")
 	var out bytes.Buffer
-	fmt.Fprintf(&out, "%v %+v %#v %s %q\n", o, o, o, o.Env, o.Env)
+	fmt.Fprintf(&out, "%v %+v %#v %s %q %v %#v\n", o, o, o, o.Env, o.Env, o.Hide, o.Hide)
 	fmt.Fprintf(&out, "%v %+v %#v %s %q\n", target, target, target, target, target)
 	fmt.Fprintf(&out, "%v %#v\n", Command("server", "--token", "s3cret"), Command("server", "--token", "s3cret"))
 	fmt.Fprintf(&out, "%v\n", URL("https://me:s3cret@exa mple.com/%zz"))
-	slog.New(slog.NewTextHandler(&out, nil)).Info("x", "env", o.Env, "options", o, "target", target)
-	slog.New(slog.NewJSONHandler(&out, nil)).Info("x", "env", o.Env, "options", o, "target", target)
+	slog.New(slog.NewTextHandler(&out, nil)).Info("x", "env", o.Env, "hide", o.Hide, "options", o, "target", target)
+	slog.New(slog.NewJSONHandler(&out, nil)).Info("x", "env", o.Env, "hide", o.Hide, "options", o, "target", target)
 	data, err := json.Marshal(o)
 	if err != nil {
 		t.Fatal(err)
@@ -146,7 +158,7 @@ func TestSecretsStaySecret(t *testing.T) {
 	if strings.Contains(out.String(), "s3cret") || !strings.Contains(out.String(), "TOKEN=***") {
 		t.Errorf("printed: %s", &out)
 	}
-	if Secrets(nil).masked() != nil {
+	if Secrets(nil).masked() != nil || Hidden(nil).masked() != nil {
 		t.Error("no secrets are some")
 	}
 }
@@ -168,5 +180,21 @@ func TestTargetKeepsItsArguments(t *testing.T) {
 	}
 	if _, _, ok := URL("http://a/").Command(); ok {
 		t.Error("a URL is a command")
+	}
+	served := Serve("notes", func(context.Context, io.Reader, io.Writer) error { return io.EOF })
+	if _, _, ok := served.Command(); ok {
+		t.Error("a server of this process is a command")
+	}
+	if _, ok := served.URL(); ok {
+		t.Error("a server of this process is a URL")
+	}
+	if name, run, ok := served.Serve(); name != "notes" || !ok || !errors.Is(run(t.Context(), nil, nil), io.EOF) {
+		t.Errorf("%q %v", name, ok)
+	}
+	if _, _, ok := target.Serve(); ok {
+		t.Error("a command is a server of this process")
+	}
+	if got := fmt.Sprintf("%v %#v", served, served); got != `notes host.Target("notes")` {
+		t.Errorf("it is printed as %s", got)
 	}
 }

@@ -14,15 +14,16 @@ import (
 // and of what the options say of the process, the connection and the roots, with the values of secrets. Who shares an
 // instance, how many there are and what its items are called make no difference. It stays the same in later releases.
 //
-// Options.EnvFile does not count: Env must have its variables. Whoever sees a digest could try values of a short secret.
+// Options.EnvFile does not count: Env must have its variables. Of a server of this process it is the name. Whoever sees a digest could try values of a short secret.
 func Digest(t host.Target, o host.Options) string {
 	name, args, _ := t.Command()
 	url, _ := t.URL()
+	serve, _, _ := t.Serve()
 	o = o.WithDefaults()
 	c := o.Confinement
 	c.Rlimits.Enforce, c.Files.Enforce, c.Cgroup.Enforce = offIsNothing(c.Rlimits.Enforce), offIsNothing(c.Files.Enforce), offIsNothing(c.Cgroup.Enforce)
 	data, err := json.Marshal(digested{
-		Command: name, Args: args, Env: o.Env, Dir: o.Dir, URL: url, Transport: o.Transport, Headers: o.Headers, PassHeaders: o.PassHeaders, Era: o.Era,
+		Command: name, Args: args, Env: o.Env, Dir: o.Dir, URL: url, Serve: serve, Transport: o.Transport, Headers: o.Headers, PassHeaders: o.PassHeaders, Era: o.Era,
 		ForwardRoots: o.Roots.Forward, Roots: o.Roots.List,
 		Rlimits: set(c.Rlimits), NoNewPrivs: offIsNothing(c.NoNewPrivs), Files: set(c.Files), NoNetwork: offIsNothing(c.NoNetwork), OwnPIDs: offIsNothing(c.OwnPIDs), Cgroup: set(c.Cgroup),
 	})
@@ -40,6 +41,7 @@ type digested struct {
 	Env          map[string]string `json:"env,omitempty"`
 	Dir          string            `json:"dir,omitempty"`
 	URL          string            `json:"url,omitempty"`
+	Serve        string            `json:"serve,omitempty"`
 	Transport    host.Transport    `json:"transport,omitempty"`
 	Headers      map[string]string `json:"headers,omitempty"`
 	PassHeaders  []string          `json:"passHeaders,omitempty"`

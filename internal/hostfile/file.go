@@ -63,7 +63,7 @@ type Backend struct {
 	Disabled bool
 	// Err is nil, or everything that is wrong with it: each an *Error. Target and Options then have what was right.
 	Err error
-	// Target and Options are what it is. Options.Env has the variables of Options.EnvFile.
+	// Target and Options are what it is. Options.Env has the variables of Options.EnvFile, and Options.Hide all that is secret.
 	Target  host.Target
 	Options host.Options
 

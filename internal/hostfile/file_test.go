@@ -1,11 +1,14 @@
 package hostfile
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,14 +42,15 @@ func TestEveryOption(t *testing.T) {
 			`Roots:{Forward:false List:[{URI:file:///srv/shared Name: Meta:map[]} {URI:file:///srv/other Name: Meta:map[]} {URI:file:///Users/ada/notes%20here Name: Meta:map[]}]} ` +
 			`Pool:{Warm:2 Max:10 MaxPerPrincipal:3 Queue:50 StartTimeout:5m0s Idle:1h0m0s MaxLife:24h0m0s MaxMemory:536870912} Env:API_KEY=*** MODE=*** OTHER=*** EnvFile:/srv/project/.env Dir:/srv/project/data StderrRate:5.5 ` +
 			`Confinement:{Rlimits:{Enforce:try OpenFiles:256 Processes:64 FileSize:1073741824 AddressSpace:34359738368 CPU:1h0m0s} NoNewPrivs:require Files:{Enforce:try Read:[/usr /Users/ada] Write:[/srv/project/data]} NoNetwork:require OwnPIDs:try ` +
-			`Cgroup:{Enforce:require Memory:1073741824 CPUs:1.5 Processes:100}} Headers: PassHeaders:[]}`,
+			`Cgroup:{Enforce:require Memory:1073741824 CPUs:1.5 Processes:100}} Hide: Headers: PassHeaders:[]}`,
 		`host.Target("server") [] {Isolation: Era: Transport: Prefix:none Tools:{Allow:[] Deny:[]} Rerun:{Safe:[] Never:[]} OnLoss: Roots:{Forward:false List:[]} Pool:{Warm:0 Max:-1 MaxPerPrincipal:-1 Queue:0 StartTimeout:0s Idle:-1ns MaxLife:0s MaxMemory:0} ` +
-			`Env: EnvFile: Dir: StderrRate:-1 Confinement:{Rlimits:{Enforce: OpenFiles:0 Processes:0 FileSize:0 AddressSpace:0 CPU:0s} NoNewPrivs: Files:{Enforce: Read:[] Write:[]} NoNetwork:try OwnPIDs: Cgroup:{Enforce: Memory:0 CPUs:0 Processes:0}} Headers: PassHeaders:[]}`,
+			`Env: EnvFile: Dir: StderrRate:-1 Confinement:{Rlimits:{Enforce: OpenFiles:0 Processes:0 FileSize:0 AddressSpace:0 CPU:0s} NoNewPrivs: Files:{Enforce: Read:[] Write:[]} NoNetwork:try OwnPIDs: Cgroup:{Enforce: Memory:0 CPUs:0 Processes:0}} Hide: Headers: PassHeaders:[]}`,
 		`host.Target("https://mcp.example.com/mcp") [] {Isolation:shared Era:modern Transport:http Prefix: Tools:{Allow:[] Deny:[]} Rerun:{Safe:[] Never:[]} OnLoss: Roots:{Forward:true List:[]} Pool:{Warm:0 Max:0 MaxPerPrincipal:0 Queue:0 StartTimeout:0s Idle:0s MaxLife:0s MaxMemory:0} ` +
-			`Env: EnvFile: Dir: StderrRate:0 Confinement:{Rlimits:{Enforce: OpenFiles:0 Processes:0 FileSize:0 AddressSpace:0 CPU:0s} NoNewPrivs: Files:{Enforce: Read:[] Write:[]} NoNetwork: OwnPIDs: Cgroup:{Enforce: Memory:0 CPUs:0 Processes:0}} Headers:Authorization=*** PassHeaders:[X-Tenant Accept-Language]}`,
+			`Env: EnvFile: Dir: StderrRate:0 Confinement:{Rlimits:{Enforce: OpenFiles:0 Processes:0 FileSize:0 AddressSpace:0 CPU:0s} NoNewPrivs: Files:{Enforce: Read:[] Write:[]} NoNetwork: OwnPIDs: Cgroup:{Enforce: Memory:0 CPUs:0 Processes:0}} Hide: Headers:Authorization=*** PassHeaders:[X-Tenant Accept-Language]}`,
 	} {
 		b := f.Backends[i]
 		_, args, _ := b.Target.Command()
+		b.Options.Hide = nil // TestMask has those
 		if diff := cmp.Diff(want, fmt.Sprintf("%#v %v %+v", b.Target, args, b.Options)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", b.Name, diff)
 		}
@@ -89,7 +93,7 @@ func TestLinesAreRead(t *testing.T) {
 		if got := strings.Join(again.Lines(), "\n") + "\n"; got != lines {
 			t.Errorf("(-first +second):\n%s", cmp.Diff(lines, got))
 		}
-		again.Options.Env, again.Options.Headers = b.Options.Env, b.Options.Headers
+		again.Options.Env, again.Options.Headers, again.Options.Hide = b.Options.Env, b.Options.Headers, b.Options.Hide
 		if diff := cmp.Diff(b.Options, again.Options); diff != "" {
 			t.Errorf("(-first +second):\n%s", diff)
 		}
@@ -160,6 +164,9 @@ func TestMask(t *testing.T) {
 			t.Errorf("%d: %s, want %s", i, got, want)
 		}
 	}
+	if hidden := f.Backends[0].Options.Hide; !slices.Contains(hidden, "literal-secret") || !slices.Contains(hidden, "key-s3cret") {
+		t.Errorf("the options hide %q", []string(hidden))
+	}
 	if got, want := f.Backends[1].Mask("pass word|me:pass%20word|in-the-query|visible-here|Bearer in-the-header|in-the-header"), "***|***|***|visible-here|***|***"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
@@ -217,6 +224,14 @@ func TestDigest(t *testing.T) {
 			t.Errorf("%s has the digest of %s", other, seen[got])
 		}
 		seen[got] = other
+	}
+	for _, name := range []string{"a", "b"} {
+		serve := host.Serve(name, func(context.Context, io.Reader, io.Writer) error { return nil })
+		if got := Digest(serve, host.Options{Hide: []string{"s3cret"}}); seen[got] != "" || got != Digest(serve, host.Options{}) {
+			t.Errorf("the server %s of this process has the digest of %s", name, seen[got])
+		} else {
+			seen[got] = name
+		}
 	}
 }
 

@@ -39,6 +39,8 @@ type Options struct {
 	// Stderr gets each line of standard error that is relayed, with the number of lines that were left out before it. It is called on the goroutine that reads from the keeper, so that it must
 	// not wait. Nil drops them; [Status] has the last ones anyway.
 	Stderr func(id string, line []byte, dropped int)
+
+	keep time.Duration // what Launch.Keep says, for a keeper that is there already
 }
 
 // A Client uses a keeper. It connects again when the connection breaks while the keeper lives; who has the keeper's processes does not see that.
@@ -109,7 +111,7 @@ func (c *Client) greet(ctx context.Context, conn net.Conn) (*bufio.Reader, error
 	}
 	_ = conn.SetDeadline(until)
 	defer func() { _ = conn.SetDeadline(time.Time{}) }()
-	text, err := appendControl(nil, kindHello, hello{oldestVersion, newestVersion, c.options.Release, os.Getpid()})
+	text, err := appendControl(nil, kindHello, hello{oldestVersion, newestVersion, c.options.Release, os.Getpid(), c.options.keep})
 	if err == nil {
 		_, err = conn.Write(text)
 	}

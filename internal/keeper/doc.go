@@ -4,12 +4,10 @@
 //	serve ── Client ══ UNIX socket ══ engine ── pipes ── processes, and what they have started
 //	         Process                  (Main)
 //
-// [Spawn] starts a keeper and connects to it; [Dial] connects to one that an earlier process has left. [Client.Start] starts a process, [Client.List] and [Client.Adopt] take over those that are there.
-// [Embedded] has the same without a keeper, for a program that cannot start one: its processes end with it.
+// [Join] connects to a keeper, and starts one where there is none. [Client.Start] starts a process, [Client.List] and [Client.Adopt] take over those that are there, and [Process.SetNote] says what whoever takes them
+// over needs to know. [Embedded] has the same without a keeper, for a program that cannot start one: its processes end with it.
 //
-//	c, err := keeper.Dial(ctx, options)                  // or, if nobody answers:
-//	n, err := keeper.Sweep(ctx, boot)                    // what a killed keeper has left
-//	c, err = keeper.Spawn(ctx, options, keeper.Launch{Program: []string{troupe, "keeper"}, Boot: boot})
+//	c, err := keeper.Join(ctx, keeper.Options{Socket: socket}, keeper.Launch{Program: []string{troupe, "keeper"}})
 //	p, err := c.Start(ctx, keeper.Spec{ID: "a", Command: []string{"npx", "-y", "server"}, Env: env})
 //	n, err := p.Send(ctx, line)
 //	line, err := p.Receive(ctx)
@@ -35,7 +33,7 @@
 // keeper is a subreaper: whoever loses its parent becomes its child, and is reaped. Whose somebody is, it knows by the parents; by who was a child before; by a badge, a limit that each family has of its own and that nobody can take
 // off; by the mark in the environment ([MarkName]); and by session and group. A process is signalled by its file descriptor, so that nobody is hit who has got its number.
 //
-// A keeper that is killed takes its children with it, by the system. [Sweep] finds the rest by their marks.
+// A keeper that is killed takes its children with it, by the system. [Sweep] finds the rest by their marks, which have the boot in them: a word that all keepers of one socket have, beside which it is stored.
 //
 // # Who has a keeper
 //
@@ -46,7 +44,7 @@
 // # Releases
 //
 // The two ends may be of different releases: [Main] and [Client] agree on the newest version that both speak. A frame, or a member of one, that the other does not know is refused by its name
-// ([ErrUnknown]), and nothing else happens: whoever relies on it has to know. What a later release adds it sends only under a later version.
+// ([ErrUnknown]), and nothing else happens: whoever relies on it has to know. What a later release adds it sends only under a later version: SetNote is of version 2.
 //
 // # Confinement
 //

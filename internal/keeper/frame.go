@@ -46,12 +46,15 @@ const (
 	kindLine
 	kindAck
 	kindStderr
+	kindNote // since noteVersion
 )
 
 // Versions of the protocol that this release speaks. A kind or a member that a later one adds is sent only to who knows that version.
 const (
 	oldestVersion = 1
-	newestVersion = 1
+	newestVersion = 2
+
+	noteVersion = 2 // has note
 )
 
 // kinds has the name of each kind, for errors and the log, and the largest body.
@@ -77,6 +80,7 @@ var kinds = [...]struct {
 	kindLine:     {"line", placeSize + MaxLine},
 	kindAck:      {"ack", placeSize},
 	kindStderr:   {"stderr", maxControl},
+	kindNote:     {"note", maxControl},
 }
 
 func (k kind) known() bool { return k > 0 && int(k) < len(kinds) }

@@ -37,7 +37,7 @@ func readFlags(args []string, output io.Writer) (flags, error) {
 	set.SetOutput(output)
 	set.StringVar(&f.socket, "socket", "", "the path of the UNIX socket that it serves, with the mode 0600")
 	set.IntVar(&f.fd, "fd", -1, "the open file that is its only connection, in place of a socket")
-	set.StringVar(&f.boot, "boot", "", "the name by which what it leaves behind is found if it is killed: letters, digits and underscores")
+	set.StringVar(&f.boot, "boot", "", "the name by which what it leaves behind is found if it is killed: letters, digits and underscores (that of the keeper that had the socket before)")
 	set.DurationVar(&f.keep, "keep", DefaultKeep, "how long it keeps processes that nobody has, and itself")
 	set.BoolVar(&f.stay, "stay", false, "stay without processes, as a service that others start")
 	set.StringVar(&f.log, "log", "", "the file that its log is appended to, in place of standard error")
@@ -56,6 +56,9 @@ func readFlags(args []string, output io.Writer) (flags, error) {
 	}
 	if f.fd >= 0 {
 		f.keep = 0 // nobody can come back
+	}
+	if f.boot == "" && f.socket != "" {
+		return f, nil
 	}
 	return f, checkBoot(f.boot)
 }
@@ -111,7 +114,7 @@ func keep(ctx context.Context, f flags, shim []string) error {
 	var listener *net.UnixListener
 	if f.socket != "" {
 		var release func()
-		if listener, release, err = listen(f.socket); err != nil {
+		if listener, f.boot, release, err = listen(f.socket, f.boot); err != nil {
 			return err
 		}
 		defer release()

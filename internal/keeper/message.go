@@ -15,10 +15,11 @@ import (
 type (
 	// hello begins a connection: what its sender speaks. It and its answer may have members that the other side does not know, since no version counts yet.
 	hello struct {
-		Oldest  int    `json:"oldest"`
-		Newest  int    `json:"newest"`
-		Release string `json:"release,omitempty"`
-		PID     int    `json:"pid"`
+		Oldest  int           `json:"oldest"`
+		Newest  int           `json:"newest"`
+		Release string        `json:"release,omitempty"`
+		PID     int           `json:"pid"`
+		Keep    time.Duration `json:"keep,omitempty"` // how long all is kept when it is gone without bye; 0 leaves that as it is, less keeps nothing
 	}
 
 	// welcome answers it with the version that counts from here on, which is the newest that both know.
@@ -98,6 +99,13 @@ type (
 	// forget says that nobody wants what a process has said. One that runs is ended. It has no answer.
 	forget struct {
 		Handle uint64 `json:"handle"`
+	}
+
+	// note replaces what a process has for whoever adopts it.
+	note struct {
+		Request uint64 `json:"request"`
+		Handle  uint64 `json:"handle"`
+		Note    string `json:"note"`
 	}
 
 	exited struct {

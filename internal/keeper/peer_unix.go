@@ -104,6 +104,9 @@ func (e *engine) greet(conn net.Conn, r *bufio.Reader) (*peer, error) {
 	old := e.peer
 	e.releaseChildren(old)
 	p.number, _ = e.custody.connect(time.Now())
+	if h.Keep != 0 { // of what it will leave; what it finds is kept for it as the one before has said
+		e.custody.keep = max(0, h.Keep)
+	}
 	e.peer = p
 	if old != nil {
 		old.control(kindReplaced, replaced{})
@@ -269,6 +272,10 @@ func (e *engine) handle(p *peer, f frame) error {
 			wakeUp(e.poke)
 			return v.Request, nil
 		})
+	case kindNote:
+		if p.version >= noteVersion {
+			return answer(p, f, func(v note) (uint64, error) { return v.Request, e.replaceNote(p, v) })
+		}
 	}
 	p.refuse(requestOf(f), f.kind, fmt.Errorf("%w: of version %d", ErrUnknown, p.version))
 	return nil
@@ -346,6 +353,20 @@ func (e *engine) adopt(p *peer, v adopt) error {
 		a.Status = &c.status
 	}
 	p.control(kindAdopted, a)
+	return nil
+}
+
+// replaceNote has a process of a peer have another note. The caller holds e.mu.
+func (e *engine) replaceNote(p *peer, v note) error {
+	c := e.kept[v.Handle]
+	switch {
+	case c == nil || c.holder != p:
+		return fmt.Errorf("%w: %d", ErrAbsent, v.Handle)
+	case len(v.Note) > maxNote:
+		return errLongNote(v.Note)
+	}
+	c.spec.Note = v.Note
+	p.control(kindDone, done{v.Request})
 	return nil
 }
 

@@ -49,13 +49,13 @@ const (
 type Process struct {
 	client     *Client
 	id         string
-	note       string
 	pid        int
 	handle     uint64
 	unenforced []string
 	exited     chan struct{}
 
 	// The client's mutex guards what follows.
+	note     string
 	attached bool // whether the keeper takes and sends lines over this connection
 	queued   bool // whether the client has it on its list
 	dropped  bool // whether nobody wants what it says
@@ -176,8 +176,33 @@ func (c *Client) adoptAgain(p *Process) {
 // ID returns the name of the process among those of its keeper.
 func (p *Process) ID() string { return p.id }
 
-// Note returns what its [Spec] has for whoever adopts it.
-func (p *Process) Note() string { return p.note }
+// Note returns what it has for whoever adopts it: the newest note, or that of its [Spec].
+func (p *Process) Note() string {
+	p.client.mu.Lock()
+	defer p.client.mu.Unlock()
+	return p.note
+}
+
+// SetNote replaces the note: whoever lists or adopts the process gets the newest. At most 64 KiB. When it returns, the keeper has it; if the context ends first, the keeper has this one or the one before. A keeper
+// of a release that has no such frame keeps the note of the [Spec], and SetNote returns [ErrUnknown].
+func (p *Process) SetNote(ctx context.Context, text string) error {
+	if len(text) > maxNote {
+		return errLongNote(text)
+	}
+	p.client.mu.Lock()
+	version := p.client.about.Version
+	p.client.mu.Unlock()
+	if version < noteVersion {
+		return fmt.Errorf("%w: %v: it speaks version %d", ErrUnknown, kindNote, version)
+	}
+	return p.client.ask(ctx, kindNote, func(n uint64) any { return note{n, p.handle, text} }, func(f frame) error {
+		_, err := decode[done](f)
+		if err == nil {
+			p.note = text
+		}
+		return err
+	}, nil)
+}
 
 // PID returns its number in the system.
 func (p *Process) PID() int { return p.pid }

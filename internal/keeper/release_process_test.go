@@ -56,7 +56,7 @@ func TestOtherReleases(t *testing.T) {
 	f := spawned(t, time.Minute)
 	s := speak(t, f.socket)
 	s.say(t, kindHello, `{"oldest":1,"newest":7,"pid":1,"release":"later","colour":"red"}`)
-	if got := s.hear(t); !strings.HasPrefix(got, `welcome {"version":1,`) {
+	if got := s.hear(t); !strings.HasPrefix(got, `welcome {"version":2,`) {
 		t.Fatalf("a later release: %s", got)
 	}
 	<-f.Ended() // it has taken over
@@ -64,12 +64,12 @@ func TestOtherReleases(t *testing.T) {
 		kind       kind
 		body, want string
 	}{
-		{77, `{"request":1}`, `refused {"frame":"frame 77","code":"unknown","why":"of version 1"}`},
+		{77, `{"request":1}`, `refused {"frame":"frame 77","code":"unknown","why":"of version 2"}`},
 		{kindList, `{"request":2,"colour":"red"}`, `refused {"request":2,"frame":"list","code":"unknown","why":"list: json: unknown field \"colour\""}`},
 		{kindStart, `{"request":3,"token":"t","spec":{"id":"a","command":["x"],"confine":{"seccomp":"try"}}}`, `refused {"request":3,"frame":"start","code":"unknown","why":"start: json: unknown field \"seccomp\""}`},
 		{kindStart, `{"request":4,"token":"t","spec":{"id":"a"}}`, `refused {"request":4,"frame":"start","code":"spec","why":"it has no command"}`},
 		{kindStop, `{"request":5,"handle":99}`, `refused {"request":5,"frame":"stop","code":"absent","why":"99"}`},
-		{kindWelcome, `{}`, `refused {"frame":"welcome","code":"unknown","why":"of version 1"}`},
+		{kindWelcome, `{}`, `refused {"frame":"welcome","code":"unknown","why":"of version 2"}`},
 		{kindList, `{"request":6}`, `listed {"request":6}`},
 	} {
 		s.say(t, row.kind, row.body)
@@ -87,7 +87,7 @@ func TestOtherReleases(t *testing.T) {
 		kind       kind
 		body, want string
 	}{
-		{kindHello, `{"oldest":2,"newest":3,"pid":1}`, `"code":"version","why":"this one speaks 1 to 1, the other 2 to 3"`},
+		{kindHello, `{"oldest":3,"newest":4,"pid":1}`, `"code":"version","why":"this one speaks 1 to 2, the other 3 to 4"`},
 		{kindList, `{"request":1}`, `"code":"unknown","why":"list came before hello"`},
 		{kindHello, `[]`, `"code":"unknown"`},
 		{kindAck, "short", "EOF"}, // before hello
@@ -104,7 +104,13 @@ func TestOtherReleases(t *testing.T) {
 	}
 	last := speak(t, f.socket)
 	last.say(t, kindHello, `{"oldest":1,"newest":1,"pid":1}`)
-	last.hear(t)
+	if got := last.hear(t); !strings.HasPrefix(got, `welcome {"version":1,`) {
+		t.Errorf("an earlier release: %s", got)
+	}
+	last.say(t, kindNote, `{"request":9,"handle":1,"note":"x"}`)
+	if got, want := last.hear(t), `refused {"request":9,"frame":"note","code":"unknown","why":"of version 1"}`; got != want {
+		t.Errorf("what an earlier release does not have: %s, want %s", got, want)
+	}
 	last.say(t, kindAck, "short")
 	if got := last.hear(t); got != io.EOF.Error() {
 		t.Errorf("a broken frame: %s", got)
@@ -249,7 +255,7 @@ func TestWithoutSocket(t *testing.T) {
 // TestBadFlags are refused, and Spawn says which.
 func TestBadFlags(t *testing.T) {
 	t.Parallel()
-	for args, want := range map[string]string{"": "--socket and --fd", "--socket s --fd 3 --boot a": "--socket and --fd", "--socket s": "the boot", "--socket s --boot a b": "unknown argument", "--socket s --boot a --keep -1s": "below zero"} {
+	for args, want := range map[string]string{"": "--socket and --fd", "--socket s --fd 3 --boot a": "--socket and --fd", "--fd 3": "the boot", "--socket s --boot a-b": "the boot", "--socket s --boot a b": "unknown argument", "--socket s --boot a --keep -1s": "below zero"} {
 		if _, err := readFlags(strings.Fields(args), io.Discard); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", args, err)
 		}

@@ -3,6 +3,7 @@
 package keeper
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,9 +19,6 @@ import (
 
 // maxPath is the longest path of a UNIX socket on all systems, in bytes; Linux has 107.
 const maxPath = 103
-
-// ErrRuns reports that a keeper serves that socket already.
-var ErrRuns = errors.New("keeper: another one serves the socket")
 
 // short returns a path of a socket that the system takes: a long one is reached through its open directory, where there are paths of open files. done closes that.
 func short(path string) (through string, done func(), err error) {
@@ -39,19 +37,22 @@ func short(path string) (through string, done func(), err error) {
 	return through + "/" + filepath.Base(path), func() { _ = d.Close() }, nil
 }
 
-// listen serves a socket for this user alone. Who has the lock beside it replaces what a killed keeper has left.
-func listen(path string) (*net.UnixListener, func(), error) {
-	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+// listen serves a socket for this user alone. Who has the lock beside it replaces what a killed keeper has left. The boot that counts is the one that is given, or else that of the keeper before, or else a new one.
+func listen(path, boot string) (*net.UnixListener, string, func(), error) {
+	lock, err := os.OpenFile(lockOf(path), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return nil, nil, err
+		return nil, "", nil, err
+	}
+	fail := func(err error) (*net.UnixListener, string, func(), error) {
+		_ = lock.Close()
+		return nil, "", nil, err
 	}
 	if err := lockSocket(lock, path); err != nil {
-		_ = lock.Close()
-		return nil, nil, err
+		return fail(err)
 	}
-	fail := func(err error) (*net.UnixListener, func(), error) {
-		_ = lock.Close()
-		return nil, nil, err
+	boot, err = storeBoot(lock, path, boot)
+	if err != nil {
+		return fail(err)
 	}
 	through, done, err := short(path)
 	if err != nil {
@@ -74,10 +75,26 @@ func listen(path string) (*net.UnixListener, func(), error) {
 		_ = listener.Close()
 		return fail(err)
 	}
-	return listener, func() {
+	return listener, boot, func() {
 		_ = os.Remove(path)
 		_ = lock.Close() // the file of the lock stays, or two could have it
 	}, nil
+}
+
+// storeBoot stores the boot of a keeper in the lock of its socket, so that whoever comes after it finds what it leaves if it is killed.
+func storeBoot(lock *os.File, path, boot string) (string, error) {
+	stored := storedBoot(path)
+	if boot = cmp.Or(boot, stored); boot == "" {
+		boot = newToken()
+	}
+	if boot == stored {
+		return boot, nil
+	}
+	err := lock.Truncate(0)
+	if err == nil {
+		_, err = lock.WriteAt([]byte(boot+"\n"), 0)
+	}
+	return boot, err
 }
 
 // lockSocket takes the lock of a socket. Who has it and does not answer any more is about to end.

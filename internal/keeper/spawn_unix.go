@@ -23,10 +23,11 @@ type Launch struct {
 	// Program is the command that calls [Main], without Main's arguments, such as the path of the command troupe, and "keeper". Required.
 	Program []string
 
-	// Boot is what the marks of its processes begin with: letters, digits and underscores, the same for each keeper of one data directory, so that [Sweep] finds what an earlier one has left. Required.
+	// Boot is what the marks of its processes begin with: letters, digits and underscores, the same for each keeper of one socket, so that [Sweep] finds what an earlier one has left. Empty is that of the keeper
+	// that had the socket before, which lies in the file of the socket's lock, and without one a new word.
 	Boot string
 
-	// Keep is how long it keeps what nobody has. Zero is [DefaultKeep]; less than zero keeps nothing.
+	// Keep is how long it keeps what nobody has, from now on if it is there already. Zero is [DefaultKeep], or what it does already; less than zero keeps nothing.
 	Keep time.Duration
 
 	// Log is the file that its log is appended to. Empty is the standard error of this process, which it has for as long as it lives.
@@ -46,15 +47,21 @@ func Spawn(ctx context.Context, o Options, l Launch) (*Client, error) {
 	if len(l.Program) == 0 {
 		return nil, errors.New("keeper: spawn: no program")
 	}
-	if err := checkBoot(l.Boot); err != nil {
-		return nil, err
+	if l.Boot == "" && o.Socket == "" {
+		l.Boot = newToken()
+	}
+	args := append(slices.Clone(l.Program[1:]), "--ready", "3")
+	if l.Boot != "" {
+		if err := checkBoot(l.Boot); err != nil {
+			return nil, err
+		}
+		args = append(args, "--boot", l.Boot)
 	}
 	ready, readyW, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("keeper: spawn: %w", err)
 	}
 	defer func() { _ = ready.Close() }()
-	args := append(slices.Clone(l.Program[1:]), "--ready", "3", "--boot", l.Boot)
 	switch {
 	case l.Keep > 0:
 		args = append(args, "--keep", l.Keep.String())
@@ -133,6 +140,9 @@ func connectReady(ctx context.Context, o Options, ready *os.File, ours net.Conn)
 	case string(text) != readyWord && len(text) == 0:
 		return nil, errors.New("it ended before it was ready")
 	case string(text) != readyWord:
+		if why, runs := strings.CutPrefix(string(text), ErrRuns.Error()); runs {
+			return nil, fmt.Errorf("%w%s", ErrRuns, why)
+		}
 		return nil, errors.New(string(text))
 	case ours != nil:
 		return newClient(ctx, o, ours, nil)

@@ -32,7 +32,7 @@ var layers = []layer{
 	{"internal/bearer", []string{"auth", "transport", "internal/limits", "internal/quota", "internal/refusal"}, nil, "who may come in is known before anybody knows what for"},
 	{"operator", nil, nil, "what an operator is told is a form of its own, and knows nothing of who tells it"},
 	{"internal/admin", []string{"operator"}, nil, "a socket carries what an operator is told, and knows nothing of who tells it"},
-	{"host", []string{"mcp"}, nil, "what is said of a server of others is known without whoever runs it"},
+	{"host", []string{"mcp", "internal/keeper"}, nil, "what is said of a server of others is known without whoever runs it; a program becomes a keeper by it"},
 	{"internal/backend/naming", nil, nil, "what items are called depends on names alone"},
 	{"internal/hostfile", []string{"host", "mcp", "internal/backend/naming", "internal/configfile"}, nil, "what a file says is read without whoever runs it"},
 	{"internal/client", []string{"mcp", "internal/eventstream"}, nil, "a client knows a server by what comes over the wire"},

@@ -180,3 +180,9 @@ func (s *stock) ending() (n int) {
 
 // sorted returns all instances, the oldest first.
 func (s *stock) sorted() []*instance { return slices.SortedFunc(maps.Values(s.all), byID) }
+
+// Open reports whether the breaker of a backend is open: its wants are refused unless an instance of it runs.
+func (s *stock) Open(name string) bool {
+	b := s.backends[name]
+	return b != nil && b.faults.row >= openAfter
+}

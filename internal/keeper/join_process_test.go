@@ -1,0 +1,236 @@
+//go:build unix
+
+package keeper
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// joiner is what Join is called with, for a socket of the test's own. What is left of its keepers at the end of the test is a mistake.
+func joiner(t *testing.T) (Options, Launch) {
+	t.Helper()
+	dir := t.TempDir()
+	o := Options{Socket: filepath.Join(dir, "keeper.sock"), Log: quiet()}
+	t.Cleanup(func() {
+		if boot := storedBoot(o.Socket); boot == "" {
+			t.Error("no boot is stored")
+		} else {
+			await(t, "the end of what has the mark", func() bool { return len(marked(t, boot)) == 0 })
+		}
+	})
+	return o, Launch{Program: []string{ownProgram(t), "keeper"}, Keep: time.Minute, Log: filepath.Join(dir, "log")}
+}
+
+// joined is a keeper, which ends with the test.
+func joined(t *testing.T, o Options, l Launch) *Client {
+	t.Helper()
+	c, err := Join(t.Context(), o, l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = syscall.Kill(c.PID(), syscall.SIGTERM)
+		await(t, "the end of the keeper", func() bool { return !lives(c.PID()) })
+		_ = c.Close()
+	})
+	return c
+}
+
+// TestJoin starts a keeper where there is none, and connects to one that is there.
+func TestJoin(t *testing.T) {
+	t.Parallel()
+	o, l := joiner(t)
+	first := joined(t, o, l)
+	p, err := first.Start(t.Context(), spec(t, "a", "echo"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Program = []string{"/there/is/none"} // it is not needed
+	next, err := Join(t.Context(), o, l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = next.Close() }()
+	if next.PID() != first.PID() || next.Boot() != first.Boot() || next.Boot() != storedBoot(o.Socket) {
+		t.Errorf("the second has %d %s, the first %d %s", next.PID(), next.Boot(), first.PID(), first.Boot())
+	}
+	q, err := next.Adopt(t.Context(), "a", 0)
+	if err != nil || q.PID() != p.PID() {
+		t.Errorf("adopted: %v", err)
+	}
+	<-first.Ended()
+	if err := first.Err(); !errors.Is(err, ErrReplaced) {
+		t.Errorf("the first: %v", err)
+	}
+	o.Socket = filepath.Join(filepath.Dir(o.Socket), "other.sock")
+	if _, err := Join(t.Context(), o, l); err == nil || !strings.Contains(err.Error(), "/there/is/none") {
+		t.Errorf("a program that is not there: %v", err)
+	}
+}
+
+// TestJoinAfterKill ends what a killed keeper has left, and starts another one of the same boot.
+func TestJoinAfterKill(t *testing.T) {
+	t.Parallel()
+	o, l := joiner(t)
+	first := joined(t, o, l)
+	p, err := first.Start(t.Context(), spec(t, "a", "away", "deaf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect(t, p, "ready")
+	if left := marked(t, first.Boot()); len(left) == 0 {
+		if _, err := listProcesses(); err == nil {
+			t.Error("no process has the mark")
+		}
+	}
+	_ = syscall.Kill(first.PID(), syscall.SIGKILL)
+	<-first.Ended()
+	next := joined(t, o, l)
+	if left := marked(t, first.Boot()); len(left) > 0 {
+		t.Errorf("left: %+v", left)
+	}
+	if next.PID() == first.PID() || next.Boot() != first.Boot() {
+		t.Errorf("the second has %d %s, the first %d %s", next.PID(), next.Boot(), first.PID(), first.Boot())
+	}
+}
+
+// TestJoinAnEndingOne waits for a keeper that answers no more, and starts another.
+func TestJoinAnEndingOne(t *testing.T) {
+	t.Parallel()
+	o, l := joiner(t)
+	lock, err := os.OpenFile(lockOf(o.Socket), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lockSocket(lock, o.Socket); err != nil {
+		t.Fatal(err)
+	}
+	ending, err := net.Listen("unix", o.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ending.(*net.UnixListener).SetUnlinkOnClose(false)
+	go func() {
+		for n := 0; ; n++ {
+			conn, err := ending.Accept()
+			if err != nil {
+				return
+			}
+			if n == 2 { // Dial, the keeper that Spawn starts, and Dial again
+				_ = ending.Close()
+				_ = lock.Close()
+			}
+			if f, err := readFrame(bufio.NewReader(conn)); err == nil && f.kind == kindHello {
+				answer, _ := appendControl(nil, kindRefused, refused{0, "hello", codeEnding, "the keeper"})
+				_, _ = conn.Write(answer)
+			}
+			_ = conn.Close()
+		}
+	}()
+	c := joined(t, o, l)
+	if _, err := c.List(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestJoinAtOnce has all that come at the same time get the same keeper.
+func TestJoinAtOnce(t *testing.T) {
+	t.Parallel()
+	o, l := joiner(t)
+	clients, failures := make(chan *Client, 3), make(chan error, 3)
+	for range cap(clients) {
+		go func() {
+			c, err := Join(t.Context(), o, l)
+			failures <- err
+			clients <- c
+		}()
+	}
+	pids := map[int]bool{}
+	for range cap(clients) {
+		if err := <-failures; err != nil {
+			t.Error(err)
+		}
+	}
+	for range cap(clients) {
+		if c := <-clients; c != nil {
+			pids[c.PID()] = true
+			_ = c.Close()
+		}
+	}
+	if len(pids) != 1 {
+		t.Errorf("the keepers are %v", pids)
+	}
+	_ = joined(t, o, l)
+}
+
+// TestJoinSaysHowLong has a keeper that is there keep what it has for as long as the newest client says.
+func TestJoinSaysHowLong(t *testing.T) {
+	t.Parallel()
+	o, l := joiner(t)
+	l.Keep = time.Hour
+	first := joined(t, o, l)
+	p, err := first.Start(t.Context(), spec(t, "a", "echo"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Keep = -1
+	next, err := Join(t.Context(), o, l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := next.Adopt(t.Context(), "a", 0); err != nil {
+		t.Fatal(err)
+	}
+	_ = next.Close()
+	await(t, "the end of the keeper", func() bool { return !lives(first.PID()) })
+	if lives(p.PID()) {
+		t.Error("its process lives")
+	}
+}
+
+// TestJoinAnotherRelease leaves a keeper alone that it cannot speak to.
+func TestJoinAnotherRelease(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	o := Options{Socket: filepath.Join(dir, "keeper.sock"), Log: quiet()}
+	l, err := net.Listen("unix", o.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	go func() {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		_, _ = readFrame(bufio.NewReader(conn))
+		answer, _ := appendControl(nil, kindRefused, refused{0, "hello", codeVersion, "this one speaks 7 to 9"})
+		_, _ = conn.Write(answer)
+	}()
+	if _, err := Join(t.Context(), o, Launch{Program: []string{"/there/is/none"}}); !errors.Is(err, ErrVersion) {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestBootsThatWereCutShort are none.
+func TestBootsThatWereCutShort(t *testing.T) {
+	t.Parallel()
+	socket := filepath.Join(t.TempDir(), "keeper.sock")
+	for text, want := range map[string]string{"": "", "a\n": "a", "a b\n": "", strings.Repeat("a", 65): "", fmt.Sprintf("%c", 0): ""} {
+		if err := os.WriteFile(lockOf(socket), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := storedBoot(socket); got != want {
+			t.Errorf("%q is the boot %q, want %q", text, got, want)
+		}
+	}
+}
