@@ -92,8 +92,8 @@ func (s *Server) Call(ctx context.Context, q *Request) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		out.Params = withMember(params, "inputResponses", responses)
-		out.Params = withMember(out.Params, "requestState", codec.Optional(r.Result, "requestState"))
+		out.Params = WithMember(params, "inputResponses", responses)
+		out.Params = WithMember(out.Params, "requestState", codec.Optional(r.Result, "requestState"))
 	}
 }
 
@@ -131,14 +131,14 @@ func paramsOf(q *Request) []byte {
 	if params == nil {
 		params = []byte("{}")
 	}
-	params = without(params, "inputResponses", "requestState", "task")
+	params = Without(params, "inputResponses", "requestState", "task")
 	if q.Item.Own == q.Item.Name || q.Item.Of != listing.Tools && q.Item.Of != listing.Prompts {
 		return params
 	}
 	if string(q.Message.Method) == mcp.MethodCompletionComplete {
-		return withMember(params, "ref", withMember(codec.Field(params, "ref"), "name", quoted(q.Item.Own)))
+		return WithMember(params, "ref", WithMember(codec.Field(params, "ref"), "name", quoted(q.Item.Own)))
 	}
-	return withMember(params, "name", quoted(q.Item.Own))
+	return WithMember(params, "name", quoted(q.Item.Own))
 }
 
 // headerOf returns the headers for the backend: those of the client that its configuration names, and those that repeat arguments.

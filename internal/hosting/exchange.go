@@ -195,9 +195,9 @@ func (x *exchange) progress(params []byte) {
 		return
 	}
 	if !protocol.Has(x.Caller.Revision, protocol.FeatureProgressMessage) {
-		params = without(params, "message")
+		params = Without(params, "message")
 	}
-	_ = x.Client.Progress(x.ctx, value, withMember(params, "progressToken", token))
+	_ = x.Client.Progress(x.ctx, value, WithMember(params, "progressToken", token))
 }
 
 // withdraw withdraws the question that is open. With several nothing says which one the backend means.

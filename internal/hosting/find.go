@@ -69,11 +69,11 @@ func (s *Server) Guess(c *Caller, of listing.Of, name string) (found *Item) {
 	return found
 }
 
-// Lists reports whether any backend is known to list a tool or a prompt of that name, for whomever.
-func (s *Server) Lists(of listing.Of, name string) (known bool) {
-	s.eachKnown(of, name, func(*mounted, *listing.Item) bool {
-		known = true
-		return false
+// Lists reports whether a backend is known to list an item of a name, for whomever, that sees is true of; nil is true of all.
+func (s *Server) Lists(of listing.Of, name string, sees func(*Item) bool) (known bool) {
+	s.eachKnown(of, name, func(m *mounted, item *listing.Item) bool {
+		known = sees == nil || sees(&Item{item, of, m, nil})
+		return !known
 	})
 	return known
 }

@@ -20,9 +20,9 @@ func isKey(key []byte, names ...string) bool {
 	return false
 }
 
-// withMember returns an object, which may be nil, with a member of a name; nil leaves the member out. All other members keep
+// WithMember returns an object, which may be nil, with a member of a name; nil leaves the member out. All other members keep
 // their bytes and their order.
-func withMember(object []byte, name string, value []byte) []byte {
+func WithMember(object []byte, name string, value []byte) []byte {
 	out, placed := begun(object, len(name)+len(value)), false
 	for key, old := range codec.Members(object) {
 		switch {
@@ -38,8 +38,8 @@ func withMember(object []byte, name string, value []byte) []byte {
 	return append(out, '}')
 }
 
-// without returns an object without the members of some names: object itself if it has none of them.
-func without(object []byte, names ...string) []byte {
+// Without returns an object without the members of some names: object itself if it has none of them.
+func Without(object []byte, names ...string) []byte {
 	found := false
 	for key := range codec.Members(object) {
 		found = found || isKey(key, names...)

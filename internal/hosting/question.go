@@ -28,7 +28,7 @@ func questionFor(c *Caller, method string, params []byte) (actors.Question, *mcp
 	}
 	key := keyOf(method, params)
 	if isURL(params) && protocol.Has(c.Revision, protocol.FeatureElicitationIDs) && codec.Optional(params, "elicitationId") == nil {
-		params = withMember(params, "elicitationId", quoted(key)) // which the revision of the backend does not have
+		params = WithMember(params, "elicitationId", quoted(key)) // which the revision of the backend does not have
 	}
 	return actors.Question{Key: key, Method: method, Params: params}, nil
 }
@@ -41,7 +41,7 @@ func isURL(params []byte) bool {
 func keyOf(method string, params []byte) string {
 	h := sha256.New()
 	h.Write(append([]byte(method), '\n'))
-	h.Write(codec.AppendCanonical(nil, without(params, "_meta")))
+	h.Write(codec.AppendCanonical(nil, Without(params, "_meta")))
 	word, _, _ := strings.Cut(method, "/")
 	return word + "-" + hex.EncodeToString(h.Sum(nil)[:12])
 }
@@ -76,11 +76,11 @@ func (c *Caller) lacks(method string, params []byte) *mcp.Error {
 // that they have. Since 2026-07-28 a question is no request, and has neither `_meta` nor the id of an elicitation. Nobody is asked to
 // make a task of it: nothing here would follow that.
 func projectQuestion(method string, params []byte, r mcp.Revision) ([]byte, error) {
-	if params = without(params, "task"); params == nil {
+	if params = Without(params, "task"); params == nil {
 		params = []byte("{}")
 	}
 	if r.Stateless() {
-		return without(params, "_meta", "elicitationId"), nil
+		return Without(params, "_meta", "elicitationId"), nil
 	}
 	switch {
 	case method == mcp.MethodSamplingCreateMessage:

@@ -139,7 +139,7 @@ func shown(of listing.Of, items [][]byte) [][]byte {
 	}
 	out := make([][]byte, len(items))
 	for i, raw := range items {
-		out[i] = without(raw, "execution")
+		out[i] = Without(raw, "execution")
 	}
 	return out
 }

@@ -12,17 +12,17 @@ import (
 // nothing by them. What does not read as the specification has it stays as it is.
 func resultFor(method string, result []byte, from, r mcp.Revision) []byte {
 	if kind := codec.Field(result, "resultType"); kind != nil && !codec.SameString(kind, string(mcp.ResultComplete)) {
-		result = without(result, "resultType", "inputRequests", "requestState")
+		result = Without(result, "resultType", "inputRequests", "requestState")
 	}
 	if r.Stateless() {
 		return result
 	}
-	result = without(result, "resultType", "ttlMs", "cacheScope")
+	result = Without(result, "resultType", "ttlMs", "cacheScope")
 	if meta := codec.Optional(result, "_meta"); codec.Field(meta, mcp.MetaServerInfo) != nil {
-		if meta = without(meta, mcp.MetaServerInfo); len(meta) == len("{}") {
+		if meta = Without(meta, mcp.MetaServerInfo); len(meta) == len("{}") {
 			meta = nil
 		}
-		result = withMember(result, "_meta", meta)
+		result = WithMember(result, "_meta", meta)
 	}
 	if r >= from && from != 0 {
 		return result

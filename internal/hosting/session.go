@@ -7,7 +7,6 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/host"
-	"github.com/troupe-run/troupe/internal/backend/listing"
 	"github.com/troupe-run/troupe/internal/upstream"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -131,10 +130,3 @@ func (s *Server) SessionGone(session string) {
 
 // Lost says that the instance of a session is gone.
 func (s *Server) Lost(key, session string) { s.uses.forget(session, key) }
-
-// Listed are the lists of a kind in notifications: resources are told of with their templates.
-var (
-	Tools     = []listing.Of{listing.Tools}
-	Prompts   = []listing.Of{listing.Prompts}
-	Resources = []listing.Of{listing.Resources, listing.Templates}
-)
