@@ -201,8 +201,13 @@ func checkBackends(s *settings, w io.Writer) error {
 func sectionLines(section *hostfile.File) []string {
 	lines := []string{"# " + section.Path, "backends:"}
 	for _, b := range section.Backends {
-		for _, line := range b.Lines() {
-			if strings.Contains(line, "***") {
+		own := b.Lines()
+		for i, line := range own {
+			secret := strings.Contains(line, "***")
+			if strings.HasSuffix(line, ":") && i+1 < len(own) { // a mapping, of secrets alone
+				secret = strings.Contains(own[i+1], "***") && strings.HasPrefix(own[i+1], "      ")
+			}
+			if secret {
 				line = "# " + line
 			}
 			lines = append(lines, line)
