@@ -62,3 +62,24 @@ func TestHangupReadsBackends(t *testing.T) {
 		t.Errorf("the tools are those of others:\n%s", runCommand("tools", p.base+"/mcp").stdout)
 	}
 }
+
+// TestGatewayProcess serves the file of examples/gateway, of which the program itself is each server.
+func TestGatewayProcess(t *testing.T) {
+	t.Parallel()
+	p := start(t, "--memory", "--set", "conformance=false", "--servers", "../../examples/gateway/servers.json", "PATH="+filepath.Dir(binary(t))+string(os.PathListSeparator)+os.Getenv("PATH"))
+	if !strings.Contains(p.stderr.String(), "  backends  echo (troupe), counter (troupe)\n") {
+		t.Errorf("the banner is\n%s", p.stderr)
+	}
+	r := runCommand("tools", p.base+"/mcp")
+	for _, tool := range []string{"echo__echo", "echo__whoami", "counter__count", "counter__tick"} {
+		if !strings.Contains(r.stdout, "\n"+tool+" ") {
+			t.Errorf("there is no %s: %s%s", tool, r.stdout, r.stderr)
+		}
+	}
+	if n := strings.Count(r.stdout, "\n"); n != 5 { // with a heading
+		t.Errorf("there are %d tools:\n%s", n-1, r.stdout)
+	}
+	if r := runCommand("call", p.base+"/mcp", "counter__count", `{"to":3}`); r.code != 0 || !strings.Contains(r.stdout, "counted to 3") {
+		t.Errorf("it ends with %d, %s and %s", r.code, r.stdout, r.stderr)
+	}
+}
