@@ -86,7 +86,7 @@ type settings struct {
 var settingGroups = slices.Concat(ownGroups, limitGroups(ownGroups))
 
 var ownGroups = []flagGroup{
-	{"Servers of others, in place of the demo; the section backends of the file says more", []string{"servers", "keep", "max-instances"}},
+	{"Servers of others; the section backends of the file says more", []string{"servers", "keep", "max-instances"}},
 	{"Who may call; the section auth of the file says more", []string{"auth-issuer", "auth-audience", "auth-scope", "api-keys", "allow-anonymous"}},
 	{"Addresses and access", []string{"listen", "health-listen", "public-metrics", "allow-origin", "allow-host", "public-url", "trusted-proxy", "weight", "tls-cert", "tls-key"}},
 	{"Storage", []string{"data", "memory", "max-store", "shards", "sync"}},
