@@ -92,7 +92,7 @@ var layers = []layer{
 	{"examples", []string{"auth", "", "host", "mcp"}, nil, "an example shows what any user can write"},
 	{"bench", []string{"", "mcp", "codec", "examples", "internal"}, nil, "load comes over the wire"},
 	{"bench/lab", []string{"", "auth", "mcp", "examples"}, nil, "its servers are such as any user can write, one of them with tokens"},
-	{"cmd", []string{"", "auth", "host", "mcp", "operator", "examples", "bench", "internal/admin", "internal/apikey", "internal/client", "internal/configfile", "internal/hostfile", "internal/limits", "internal/memory", "internal/procs", "internal/protocol", "internal/revocation", "internal/telemetry"}, []string{"internal/eventstream"}, "the command turns flags into Options and has no parts of its own"},
+	{"cmd", []string{"", "auth", "host", "mcp", "operator", "examples", "bench", "internal/admin", "internal/apikey", "internal/client", "internal/configfile", "internal/hostfile", "internal/keeper", "internal/limits", "internal/memory", "internal/procs", "internal/protocol", "internal/revocation", "internal/telemetry"}, []string{"internal/eventstream"}, "the command turns flags into Options and has no parts of its own"},
 }
 
 // testPackages exist for tests: test files anywhere may import them, and other packages may not.
