@@ -66,12 +66,16 @@ var offered = []tool{
 	}},
 	{"touch", `"description":"Changes the note.",` + noArguments, always, func(s *server, c *call) { s.touch("test://note"); c.text("touched") }},
 	{"change", `"description":"Adds the tool extra, or takes it away.",` + noArguments, always, func(s *server, c *call) { s.change(); c.text("changed") }},
+	{"stderr", `"description":"Writes a text to its standard error.",` + noArguments, always, func(_ *server, c *call) {
+		fmt.Fprintln(os.Stderr, c.args.Text)
+		c.text("written")
+	}},
 	{"exit", `"description":"Ends the process with status n.",` + noArguments, always, func(_ *server, c *call) {
 		fmt.Fprintln(os.Stderr, "I was told to end")
 		os.Exit(c.args.N)
 	}},
 	{"extra", noArguments, func(s *server) bool { return s.extra }, func(_ *server, c *call) { c.text("extra") }},
-	{"ask", `"description":"Asks a question, n times.",` + noArguments, func(s *server) bool { return s.capabilities.Elicitation != nil }, (*server).elicit},
+	{"ask", `"description":"Asks a question, n times.",` + noArguments + `,"annotations":{"readOnlyHint":true}`, func(s *server) bool { return s.capabilities.Elicitation != nil }, (*server).elicit},
 	{"sample", noArguments, func(s *server) bool { return s.capabilities.Sampling != nil }, func(s *server, c *call) {
 		s.askOnce(c, "sampling/createMessage", fmt.Sprintf(`"messages":[{"role":"user","content":{"type":"text","text":%s}}],"maxTokens":10`, quote(c.args.Text)))
 	}},

@@ -82,7 +82,7 @@ var rudenesses = map[string]func(s *server, arg string){
 
 	// In a call.
 	"no-answer": whenCalled(func(*call) {}),
-	"no-json":   whenCalled(func(*call) { say("this is no JSON") }),
+	"no-json":   whenCalled(func(c *call) { say("this is no JSON"); say("{neither is this}"); say("%s", c.answered(polite)) }),
 	"half-lines": whenCalled(func(c *call) {
 		text := c.answered(`{"content":[{"type":"text","text":"half"}]}`)
 		say("%s", text[:len(text)/2])
