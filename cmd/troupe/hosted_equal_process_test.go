@@ -217,7 +217,9 @@ func TestHostedTellsOfWhatHappens(t *testing.T) {
 	}
 	other.leave(t)
 	for r := range others { // the stream ends with its session
-		t.Errorf("another session heard %s %s", r.Method, r.Params)
+		if r.Method != "notifications/tools/list_changed" { // by which it loses nothing
+			t.Errorf("another session heard %s %s", r.Method, r.Params)
+		}
 	}
 }
 
