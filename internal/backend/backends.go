@@ -235,6 +235,9 @@ func mayTryAgain(f *upstream.Failure, safe bool) bool {
 func (b *Backends) callOn(ctx context.Context, l *lease, q *Request) (upstream.Response, error) {
 	r, err := l.in.ask(ctx, q, l.want.Askable, func() { b.tell(&withdrawn{l}) })
 	f, _ := errors.AsType[*upstream.Failure](err)
+	if f != nil && f.Why == upstream.ReasonEnded && l.in.of.hasLines() {
+		b.tell(&hasBroken{l.in, f.Text}) // before another want could get it
+	}
 	b.giveBack(l, f != nil && f.Why == upstream.ReasonCancelled && f.Outcome == upstream.Lost && l.in.of.hasLines())
 	if f != nil && f.Why == upstream.ReasonSessionGone {
 		select { // the backend has forgotten it

@@ -18,6 +18,7 @@ type poolActor struct {
 	instances map[pool.InstanceID]*instance
 	waiting   map[pool.WantID]*lease // without an instance yet
 	ticking   bool
+	measured  time.Time // when the memory of processes was asked for last
 	closed    bool
 	keeps     bool // once it is closed: processes are left to the next one
 }
@@ -47,7 +48,11 @@ type (
 		*instance
 		detail string
 	}
-	ponged     struct{ id pool.InstanceID }
+	ponged struct{ id pool.InstanceID }
+	holds  struct {
+		process string
+		bytes   int64
+	}
 	holderGone struct{ holder string }
 	configured struct {
 		kernel.Reply
@@ -122,6 +127,13 @@ func (a *poolActor) Receive(m any) {
 		a.carryOut(a.pool.Exited(now, m.id, m.detail))
 	case *ponged:
 		a.pool.Ponged(now, m.id)
+	case *holds:
+		for id, in := range a.instances {
+			if p := in.proc.Load(); p != nil && p.ID() == m.process {
+				a.carryOut(a.pool.Holds(now, id, m.bytes))
+				break
+			}
+		}
 	case *holderGone:
 		a.carryOut(a.pool.HolderGone(now, m.holder))
 	case *configured:
@@ -145,6 +157,7 @@ func (a *poolActor) Receive(m any) {
 	case *ticked:
 		a.ticking = false
 		a.carryOut(a.pool.Tick(now))
+		a.measure(now)
 	case *shutDown:
 		a.shut(m.keep)
 	}
@@ -178,6 +191,37 @@ func (a *poolActor) tickLater() {
 	}
 	a.ticking = true
 	a.b.c.Clock.AfterFunc(time.Second, func() { a.b.tell(&ticked{}) })
+}
+
+// measureEvery is how often the memory of processes is looked at that may not have all.
+const measureEvery = 5 * time.Second
+
+// measure asks for the memory of processes, if one of them may not have all.
+func (a *poolActor) measure(now time.Time) {
+	if now.Sub(a.measured) < measureEvery || a.closed {
+		return
+	}
+	bounded := false
+	for _, in := range a.instances {
+		bounded = bounded || in.of.Options.Pool.MaxMemory > 0 && in.proc.Load() != nil
+	}
+	if !bounded {
+		return
+	}
+	a.measured = now
+	a.b.background(func(ctx context.Context) {
+		client, err := a.b.keeper(ctx)
+		if err != nil {
+			return
+		}
+		all, err := client.Measure(ctx)
+		if err != nil && ctx.Err() == nil {
+			a.b.c.Log.Warn("what memory the processes of backends have is unknown", "error", err)
+		}
+		for _, kept := range all {
+			a.b.tell(&holds{kept.ID, kept.Memory})
+		}
+	})
 }
 
 // carryOut does what the pool has decided.
