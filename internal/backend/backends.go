@@ -31,6 +31,7 @@ type Config struct {
 	// Catalogues keep what backends list beyond this process; nil keeps it here alone.
 	Catalogues Catalogues
 	Bounds     pool.Bounds // of the node, over all backends
+	Observer   Observer    // nil counts nothing
 	Info       []byte      // what backends are told of us: clientInfo as raw JSON
 	HTTP       *http.Client
 	Clock      upstream.Clock                                    // nil is the system's
@@ -71,6 +72,9 @@ func New(c Config) *Backends {
 	}
 	if c.Clock == nil {
 		c.Clock = systemClock{}
+	}
+	if c.Observer == nil {
+		c.Observer = noObserver{}
 	}
 	if c.Lookup == nil {
 		c.Lookup = os.LookupEnv

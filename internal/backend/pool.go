@@ -2,6 +2,7 @@ package backend
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/troupe-run/troupe/host"
@@ -47,6 +48,7 @@ type (
 	hasEnded struct {
 		*instance
 		detail string
+		reason pool.Reason
 	}
 	ponged struct{ id pool.InstanceID }
 	holds  struct {
@@ -107,10 +109,12 @@ func (a *poolActor) Receive(m any) {
 	case *cancelled:
 		a.pool.Cancelled(now, m.id)
 	case *isReady:
+		a.b.c.Observer.Started(m.of.Name, true, now.Sub(m.began))
 		a.carryOut(a.pool.Ready(now, m.id))
 	case *isAdopted:
 		id, todo := a.pool.Adopt(now, m.in.kind, m.holder, m.in.principal, m.in.began)
 		m.in.id = id
+		a.b.c.Observer.Adopted(m.in.of.Name)
 		a.instances[id] = m.in
 		a.carryOut(todo)
 		if a.closed {
@@ -119,11 +123,13 @@ func (a *poolActor) Receive(m any) {
 		m.Done()
 	case *didNotStart:
 		delete(a.instances, m.id)
+		a.b.c.Observer.Started(m.kind.Backend, false, now.Sub(m.began))
 		a.carryOut(a.pool.Failed(now, m.id, m.detail))
 	case *hasBroken:
 		a.carryOut(a.pool.Broke(now, m.id, m.detail))
 	case *hasEnded:
 		delete(a.instances, m.id)
+		a.b.c.Observer.Ended(m.of.Name, m.reason)
 		a.carryOut(a.pool.Exited(now, m.id, m.detail))
 	case *ponged:
 		a.pool.Ponged(now, m.id)
@@ -154,6 +160,9 @@ func (a *poolActor) Receive(m any) {
 			}
 		}
 		m.Done()
+	case *counted:
+		m.of = a.pool.Counts()
+		m.Done()
 	case *ticked:
 		a.ticking = false
 		a.carryOut(a.pool.Tick(now))
@@ -172,6 +181,8 @@ func (a *poolActor) Failed(m any, last bool) {
 	case *configured:
 		m.Done()
 	case *instanceOf:
+		m.Done()
+	case *counted:
 		m.Done()
 	}
 	if !last {
@@ -255,7 +266,7 @@ func (a *poolActor) carryOut(todo []pool.Effect) {
 func (a *poolActor) start(e *pool.Start) {
 	of, ok := a.b.find(e.Kind.Backend)
 	if !ok || of.Digest != e.Kind.Digest { // it was configured otherwise meanwhile
-		go a.b.tell(&didNotStart{&instance{id: e.Instance}, refusals[pool.Replaced]})
+		go a.b.tell(&didNotStart{&instance{id: e.Instance, kind: e.Kind, began: a.b.c.Clock.Now()}, refusals[pool.Replaced]})
 		return
 	}
 	in := a.b.newInstance(of, e.Kind, a.b.c.Clock.Now())
@@ -338,8 +349,10 @@ func (b *Backends) lend(ctx context.Context, of *Backend, c *Caller, q *Request)
 	if b.pool.Post(&wanted{l}) != nil {
 		return nil, errClosed(of.Name)
 	}
+	began := b.c.Clock.Now()
 	select {
 	case err := <-l.given:
+		b.c.Observer.Waited(of.Name, b.c.Clock.Now().Sub(began), reasonIn(err))
 		if err != nil {
 			return nil, err
 		}
@@ -351,6 +364,14 @@ func (b *Backends) lend(ctx context.Context, of *Backend, c *Caller, q *Request)
 		b.tell(&withdrawn{l})
 		return nil, context.Cause(ctx)
 	}
+}
+
+// reasonIn is why a want was refused, "" if it was not.
+func reasonIn(err error) pool.Reason {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return pool.Reason(e.Reason)
+	}
+	return ""
 }
 
 // giveBack ends a lease. An instance that was told to give up its call is in doubt until that has ended, as the next question could
