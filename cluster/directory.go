@@ -25,9 +25,9 @@ const (
 	identityFile = "troupe.json"
 )
 
-// besideStore are files that may be in a directory before it has a store: what a file system or a crash during its creation leaves, and those
+// earlyFiles may be in a directory before it has a store: what a file system or a crash during its creation leaves, and those
 // of a keeper of processes, which may be started before.
-var besideStore = []string{lockFile, identityFile + ".tmp", "lost+found", "keeper.sock", "keeper.sock.lock", "keeper.log"}
+var earlyFiles = []string{lockFile, identityFile + ".tmp", "lost+found", "keeper.sock", "keeper.sock.lock", "keeper.log"}
 
 // identity is what troupe.json holds.
 type identity struct {
@@ -157,14 +157,14 @@ func (d *directory) restoreAdvice() string {
 }
 
 // checkEmpty refuses a directory that has no troupe.json but other files than
-// besideStore.
+// earlyFiles.
 func (d *directory) checkEmpty() error {
 	entries, err := os.ReadDir(d.Path)
 	if err != nil {
 		return fmt.Errorf("cluster: data directory: %w", err)
 	}
 	for _, e := range entries {
-		if !slices.Contains(besideStore, e.Name()) {
+		if !slices.Contains(earlyFiles, e.Name()) {
 			return embedded.DirError(d.Path, ErrForeign, fmt.Sprintf("it has %s but no %s", e.Name(), identityFile),
 				"choose an empty or a new directory; nothing was changed in it")
 		}

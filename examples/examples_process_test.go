@@ -38,10 +38,12 @@ func TestComments(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if want := "go run ./examples/" + name; script[0].line != want {
+			want := "go run ./examples/" + name
+			args, ok := strings.CutPrefix(script[0].line, want)
+			if !ok {
 				t.Fatalf("the first command is %q, want %q", script[0].line, want)
 			}
-			srv := start(t, bin, name)
+			srv := start(t, bin, name, strings.Fields(strings.ReplaceAll(args, "go run ./examples/", bin+" "))...)
 			for _, c := range script[1:] {
 				if _, err := exec.LookPath("curl"); err != nil && strings.Contains(c.line, "curl ") {
 					continue
@@ -167,8 +169,9 @@ func build(t *testing.T, dir string) {
 		fmt.Fprintf(&entries, "case %q: %s.Main()\n", name, name)
 	}
 	main := filepath.Join(dir, "main.go")
-	write(t, main, "package main\nimport \"os\"\n"+imports.String()+
-		"func main() {\nname := os.Args[1]\nos.Args = append(os.Args[:1], os.Args[2:]...)\nswitch name {\n"+entries.String()+"}\n}\n")
+	// Who hosts commands starts this program as their parent.
+	write(t, main, "package main\nimport \"os\"\nimport keeper \"github.com/troupe-run/troupe/host\"\n"+imports.String()+
+		"func main() {\nkeeper.Main()\nname := os.Args[1]\nos.Args = append(os.Args[:1], os.Args[2:]...)\nswitch name {\n"+entries.String()+"}\n}\n")
 	list, err := json.Marshal(overlay)
 	if err != nil {
 		t.Fatal(err)
@@ -191,6 +194,7 @@ type server struct {
 	t      *testing.T
 	bin    string
 	name   string
+	args   []string
 	dir    string
 	origin string        // such as http://127.0.0.1:40000
 	early  []string      // what it had logged when it said that it serves: a call or a task of an earlier process may go on before
@@ -199,9 +203,9 @@ type server struct {
 	cmd    *exec.Cmd
 }
 
-func start(t *testing.T, bin, name string) *server {
+func start(t *testing.T, bin, name string, args ...string) *server {
 	t.Helper()
-	s := &server{t: t, bin: bin, name: name, dir: t.TempDir()}
+	s := &server{t: t, bin: bin, name: name, args: args, dir: t.TempDir()}
 	s.start()
 	return s
 }
@@ -209,7 +213,7 @@ func start(t *testing.T, bin, name string) *server {
 // start starts the program, and returns once it listens.
 func (s *server) start() {
 	s.t.Helper()
-	s.cmd = exec.CommandContext(s.t.Context(), s.bin, s.name) // #nosec G204 -- the program that build has made
+	s.cmd = exec.CommandContext(s.t.Context(), s.bin, append([]string{s.name}, s.args...)...) // #nosec G204 -- the program that build has made
 	s.cmd.Dir = s.dir
 	s.cmd.Env = append(os.Environ(), "LISTEN=127.0.0.1:0")
 	stderr, err := s.cmd.StderrPipe()

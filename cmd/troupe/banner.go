@@ -29,7 +29,7 @@ func (s *settings) announce(w io.Writer, log *slog.Logger, node string, addr, st
 		serves = "nats://" + store.String()
 	}
 	if s.logFormat == "json" {
-		log.Info("serving", "node", node, "mcp", base+"/mcp", "health", probes+"/healthz", "ready", probes+"/readyz", "metrics", metrics, "data", s.data, "nats", s.nats.String(), "nats_listen", serves, "codec", troupe.Codec(), "revisions", s.revisions.named(), "callers", s.callers())
+		log.Info("serving", "node", node, "mcp", base+"/mcp", "health", probes+"/healthz", "ready", probes+"/readyz", "metrics", metrics, "data", s.data, "nats", s.nats.String(), "nats_listen", serves, "codec", troupe.Codec(), "backends", backendNames(s.hosted), "revisions", s.revisions.named(), "callers", s.callers())
 		return
 	}
 	data := s.data
@@ -51,6 +51,9 @@ troupe serves MCP on %[1]s/mcp
   metrics   %[5]s
   codec     %[6]s
 `, base, data, node, probes, metrics, troupe.Codec())
+	if s.hosted != nil {
+		fmt.Fprintf(w, "  backends  %s\n", backendNames(s.hosted))
+	}
 	if s.revisions.set {
 		fmt.Fprintf(w, "  revisions %s\n", s.revisions.named())
 	}
@@ -65,6 +68,11 @@ troupe serves MCP on %[1]s/mcp
 	if s.publicURL != "" {
 		given = strings.TrimSuffix(s.publicURL, "/") + "/mcp"
 	}
+	demo := ""
+	if s.hosted == nil {
+		demo = "This is the demo. Serve a server that you have with its command behind --, or several with --servers FILE:\n\n" +
+			"  troupe serve -- npx -y @modelcontextprotocol/server-everything\n\n"
+	}
 	token := ""
 	if s.takesTokens() && !s.allowAnonymous {
 		token = `-H "Authorization: Bearer $TROUPE_TOKEN" `
@@ -75,9 +83,9 @@ Give %[4]s to any client that speaks "Streamable HTTP"%[2]s, or try it by hand:
   curl -i %[1]s/mcp -H 'Content-Type: application/json' -H 'Accept: application/json, text/event-stream' \
     %[5]s%[3]s
 
-Ctrl-C drains and ends it.
+%[6]sCtrl-C drains and ends it.
 
-`, base, sse, s.firstRequest(), given, token)
+`, base, sse, s.firstRequest(), given, token, demo)
 }
 
 // callers says whose requests count.

@@ -51,6 +51,9 @@ func configCheck(stdout, stderr io.Writer) *cobra.Command {
 			for _, v := range unknownVariables(s.variables) {
 				fmt.Fprintf(stderr, "%s has no effect: there is no such setting%s\n", v.name, v.nearest)
 			}
+			if err := checkBackends(&s, stderr); err != nil {
+				return err
+			}
 			for _, check := range []func(*settings) error{checkExposed, checkOptions, checkFiles} {
 				if err := s.table.explainSources(check(&s)); err != nil {
 					return err
@@ -150,8 +153,8 @@ type shownSetting struct {
 	Secret bool   `json:"secret,omitempty"` // a secret is left out of the value
 }
 
-// shownSettings returns the settings in the order of the help, and the section auth at the end if there
-// is one.
+// shownSettings returns the settings in the order of the help, and at the end the sections auth and backends if there
+// are any.
 func shownSettings(s *settings) (all []shownSetting) {
 	for _, g := range settingGroups {
 		for _, name := range g.names {
@@ -160,6 +163,9 @@ func shownSettings(s *settings) (all []shownSetting) {
 	}
 	if section := shownAuth(s); section.Lines() != nil {
 		all = append(all, shownSetting{Name: "auth", Value: section, Source: fmt.Sprintf("%s:%d", s.config, section.Line)})
+	}
+	if s.section.Path != "" {
+		all = append(all, shownSetting{Name: "backends", Value: s.section.Backends, Source: s.section.Path})
 	}
 	return all
 }
@@ -227,6 +233,9 @@ func writeFile(w io.Writer, s *settings) error {
 	section := shownAuth(s)
 	if lines := section.Lines(); lines != nil {
 		fmt.Fprintf(b, "# %s:%d\n%s\n", s.config, section.Line, strings.Join(lines, "\n"))
+	}
+	if s.section.Path != "" {
+		fmt.Fprintln(b, strings.Join(sectionLines(&s.section), "\n"))
 	}
 	return b.Flush()
 }

@@ -83,7 +83,7 @@ func (p *healthProbe) find(s *settings, base string) error {
 		p.shown = strings.TrimSuffix(u.String(), "/")
 		return nil
 	}
-	s.withoutAuth = true // which may name files that only the server can read
+	s.withoutSections = true // which may name files that only the server can read
 	if err := s.readSources(); err != nil {
 		return err
 	}

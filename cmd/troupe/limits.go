@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/configfile"
 	table "github.com/troupe-run/troupe/internal/limits"
 )
 
@@ -150,3 +151,27 @@ func (r *perSecond) String() string { return strconv.FormatFloat(float64(*r), 'f
 
 // Type names the kind of the flag.
 func (r *perSecond) Type() string { return "rate" }
+
+// size is a number of bytes as a person writes it: 512, 4MiB, 8GiB, 10GB. Zero
+// means the default.
+type size int64
+
+// Set parses text.
+func (s *size) Set(text string) error {
+	n, ok := configfile.ParseSize(text)
+	if !ok || n == 0 {
+		return fmt.Errorf("%q is not a size: want a whole number above 0 with a unit, such as 8GiB or 500MB", text)
+	}
+	*s = size(n)
+	return nil
+}
+
+func (s *size) String() string {
+	if *s == 0 {
+		return ""
+	}
+	return configfile.Size(int64(*s))
+}
+
+// Type names the kind of the flag.
+func (s *size) Type() string { return "size" }

@@ -8,18 +8,28 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+
+	"github.com/troupe-run/troupe/internal/keeper"
 )
 
-func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+func main() {
+	if len(os.Args) > 1 && os.Args[1] == keeperCommand { // before anything else of this program: see keeper.Main
+		os.Exit(keeper.Main(os.Args[2:]))
+	}
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+}
 
 // rootCommand returns the command troupe with all that are below it.
 func rootCommand(stdout, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "troupe",
 		Short: "A runtime for MCP servers whose sessions survive a crash",
-		Long: "troupe serves the Model Context Protocol. Sessions and event streams are kept in a data directory,\n" +
-			"so that clients go on with them after the process was killed and started again.",
-		Example: `  troupe serve                  serve the demo on http://127.0.0.1:8080/mcp
+		Long: "troupe serves the Model Context Protocol: the servers that you have, for many users, with sessions and event\n" +
+			"streams that are kept in a data directory, so that clients go on with them after the process was killed and\n" +
+			"started again.",
+		Example: `  troupe serve -- npx -y @modelcontextprotocol/server-everything   serve that one on http://127.0.0.1:8080/mcp
+  troupe serve --servers .mcp.json   serve those that a client has in its file
+  troupe serve                  serve the demo
   troupe stdio                  serve it to the client that starts this process
   troupe health --ready         ask whether it can serve
   troupe config show            see with which settings it would serve, and where they come from

@@ -23,14 +23,18 @@ import (
 func serveCommand(stderr io.Writer) *cobra.Command {
 	var s settings
 	cmd := &cobra.Command{
-		Use:   "serve [flags]",
-		Short: "Serve the demo over HTTP",
-		Long: "Serves the demo, which has every feature, at /mcp, and at /sse for clients of HTTP+SSE unless --revisions leaves\n" +
-			"out 2024-11-05, with /healthz, /readyz and /metrics beside it.\n" +
-			"The data directory keeps sessions and event streams: kill the process, start it again, and\n" +
-			"clients go on where they were. SIGHUP reads the file of --config again: whose tokens count applies at once.\n" +
+		Use:   "serve [flags] [-- COMMAND ARGS]",
+		Short: "Serve MCP servers of others over HTTP, or the demo",
+		Long: "Serves the server that the command behind -- is, or those of --servers and of the section backends of the file of\n" +
+			"--config, or else the demo, which has every feature: at /mcp, and at /sse for clients of HTTP+SSE unless --revisions\n" +
+			"leaves out 2024-11-05, with /healthz, /readyz and /metrics beside it.\n" +
+			"The data directory keeps sessions and event streams: kill the process, start it again, and clients go on where they\n" +
+			"were; commands live on meanwhile, for as long as --keep. SIGHUP reads the files of --config and --servers again:\n" +
+			"which backends there are and whose tokens count applies at once.\n" +
 			"Each setting has an environment variable, too: TROUPE_LISTEN is that of --listen, which wins over it.",
-		Example: `  troupe serve                                        on 127.0.0.1:8080, data in ~/.local/state/troupe
+		Example: `  troupe serve -- npx -y @modelcontextprotocol/server-everything
+  troupe serve --servers .mcp.json                    those that a client has, in any of their files
+  troupe serve                                        the demo on 127.0.0.1:8080, data in ~/.local/state/troupe
   troupe serve --memory --listen 127.0.0.1:0          to try something: no data, any free port
   troupe serve --data /var/lib/troupe --max-store 20GiB --log-format json
   troupe serve --nats nats://127.0.0.1:4222           a store for several processes
@@ -38,8 +42,11 @@ func serveCommand(stderr io.Writer) *cobra.Command {
   troupe serve --listen 0.0.0.0:8080 --public-url https://mcp.example.com --allow-host mcp.example.com --auth-issuer https://id.example.com
   troupe serve --config troupe.yaml --log-level debug the command line wins over the file
   troupe serve --set max-body=64MiB                   any other setting: see --help-limits`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var err error
+			if s.command, err = commandBehind(cmd, args); err != nil {
+				return err
+			}
 			if s.helpLimits {
 				return s.table.writeSettings(cmd)
 			}
@@ -49,14 +56,13 @@ func serveCommand(stderr io.Writer) *cobra.Command {
 			defer cancel()
 			end := &ending{cancel: cancel, observed: make(chan struct{})}
 			go end.await(ctx, asked.ends) // settings may be in a file that nobody writes, or on a disk that is gone
-			var err error
 			if s.inherited, err = inheritSockets(); err != nil {
 				return &failure{oneLine(err), err}
 			}
 			if err := s.readServable(); err != nil {
 				return err
 			}
-			return s.serveDemo(ctx, cmd, asked.hangups, end, stderr)
+			return s.serveHTTP(ctx, cmd, asked.hangups, end, stderr)
 		},
 	}
 	s.register(cmd, settingGroups, serveFlags...)
@@ -138,8 +144,8 @@ func (e *ending) note(sig os.Signal, serving bool) {
 	e.log.Info(text, "signal", sig.String())
 }
 
-// serveDemo serves the demo until ctx ends, and then drains.
-func (s *settings) serveDemo(ctx context.Context, cmd *cobra.Command, hangups <-chan os.Signal, end *ending, stderr io.Writer) error {
+// serveHTTP serves what is hosted, or the demo, until ctx ends, and then drains.
+func (s *settings) serveHTTP(ctx context.Context, cmd *cobra.Command, hangups <-chan os.Signal, end *ending, stderr io.Writer) error {
 	running, stop := context.WithCancel(context.WithoutCancel(ctx)) // also while it drains
 	defer stop()
 	procs.Spread(running)
@@ -169,7 +175,11 @@ func (s *settings) serveDemo(ctx context.Context, cmd *cobra.Command, hangups <-
 		return explain(err, o)
 	}
 	var ln net.Listener
-	if err = rt.TryMount("/mcp", s.demo()); err == nil && ctx.Err() == nil {
+	srv, backends, err := newServer(s, o.Log)
+	if err == nil {
+		err = rt.TryMount("/mcp", srv)
+	}
+	if err == nil && ctx.Err() == nil {
 		ln, err = s.inherited.listen(rt, o)
 	}
 	if err != nil {
@@ -186,7 +196,7 @@ func (s *settings) serveDemo(ctx context.Context, cmd *cobra.Command, hangups <-
 	s.announce(stderr, o.Log, rt.Node(), ln.Addr(), rt.StoreAddr())
 	status = "serving MCP on " + baseURL(ln.Addr().String(), s.tlsCert != "") + "/mcp"
 	go memory.GiveBack(ctx)
-	again, err := newReloader(s, cmd, rt, o.Log, provider, manager, status)
+	again, err := newReloader(s, cmd, rt, backends, o.Log, provider, manager, status)
 	if err != nil {
 		return explain(errors.Join(err, rt.Close(context.WithoutCancel(ctx))), o)
 	}

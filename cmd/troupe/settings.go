@@ -25,6 +25,7 @@ import (
 	"github.com/troupe-run/troupe/auth"
 	"github.com/troupe-run/troupe/examples/everything"
 	"github.com/troupe-run/troupe/internal/configfile"
+	"github.com/troupe-run/troupe/internal/hostfile"
 	"github.com/troupe-run/troupe/internal/telemetry"
 )
 
@@ -59,6 +60,11 @@ type settings struct {
 	conformance bool
 	limits      limits
 
+	command []string       // to host, from behind --
+	servers []string       // files of backends
+	section hostfile.File  // the section backends of the file; its Path is "" if there is none
+	hosted  *hostfile.File // all that is hosted in place of the demo; nil for the demo
+
 	logLevel        string
 	logFormat       string
 	logRequests     string
@@ -72,14 +78,15 @@ type settings struct {
 	helpLimits bool
 	inherited  inherited // which say where to listen, whatever the settings say
 
-	withoutAuth bool      // the section auth of the file is passed over, and files that it names
-	loadedTLS   [2]string // tls-cert and tls-key of which the process has a pair already, so that their files need not fit now
+	withoutSections bool      // the sections auth and backends of the file are passed over, and files that they name
+	loadedTLS       [2]string // tls-cert and tls-key of which the process has a pair already, so that their files need not fit now
 }
 
 // settingGroups are the settings of serve, in the order of the help.
 var settingGroups = slices.Concat(ownGroups, limitGroups(ownGroups))
 
 var ownGroups = []flagGroup{
+	{"Servers of others; the section backends of the file says more", []string{"servers", "keep", "max-instances"}},
 	{"Who may call; the section auth of the file says more", []string{"auth-issuer", "auth-audience", "auth-scope", "api-keys", "allow-anonymous"}},
 	{"Addresses and access", []string{"listen", "health-listen", "public-metrics", "allow-origin", "allow-host", "public-url", "trusted-proxy", "weight", "tls-cert", "tls-key"}},
 	{"Storage", []string{"data", "memory", "max-store", "shards", "sync"}},
@@ -91,6 +98,7 @@ var ownGroups = []flagGroup{
 // serveFlags are the settings that people set at the command line. All others are for the file of
 // --config, and --set.
 var serveFlags = []string{
+	"servers", "keep",
 	"auth-issuer", "auth-audience", "auth-scope", "api-keys", "allow-anonymous",
 	"listen", "health-listen", "allow-origin", "allow-host", "public-url", "trusted-proxy", "tls-cert", "tls-key",
 	"data", "memory", "max-store", "sync", "nats", "nats-creds",
@@ -99,6 +107,7 @@ var serveFlags = []string{
 
 // declare enters the settings in a table, with their defaults.
 func (s *settings) declare(f *pflag.FlagSet) {
+	f.StringArrayVar(&s.servers, "servers", nil, "`file` with mcpServers or servers, as clients have it, whose servers are served; may be repeated")
 	f.StringVar(&s.listen, "listen", "127.0.0.1:8080", "`address` to listen on; port 0 takes a free one")
 	f.StringVar(&s.healthListen, "health-listen", "", "`address` of /healthz, /readyz and /metrics instead, without TLS")
 	f.BoolVar(&s.publicMetrics, "public-metrics", false, "serve /metrics to other machines, too, where no --health-listen does")
@@ -221,6 +230,10 @@ func (s *settings) check() error {
 	if err := s.checkAuth(); err != nil {
 		return err
 	}
+	var err error
+	if s.hosted, err = backendsOf(s); err != nil {
+		return err
+	}
 	if s.apiKeys && s.memory {
 		return faulty(errors.New("memory and api-keys exclude each other: troupe keys needs a data directory to ask the server through"), "memory", "api-keys")
 	}
@@ -237,8 +250,7 @@ func (s *settings) check() error {
 	if s.memory || s.data != "" || s.nats.URL != "" {
 		return nil
 	}
-	dir, err := defaultData()
-	s.data = dir
+	s.data, err = defaultData()
 	return err
 }
 
@@ -448,7 +460,7 @@ func (s *settings) requestLog() (l troupe.RequestLog, err error) {
 	return l, nil
 }
 
-// demo returns the server to serve.
+// demo returns the server to serve where none of others are hosted.
 func (s *settings) demo() *troupe.Server {
 	if s.conformance {
 		return everything.NewConformance(troupe.ServerOptions{})
@@ -472,6 +484,7 @@ func (s *settings) options() troupe.Options {
 	}
 	s.limits.options(&o)
 	o.Shared.Weights = s.weights
+	o.Hosting.Keeper = startKeeper()
 	return o
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os/signal"
 	"syscall"
@@ -13,24 +14,30 @@ import (
 
 // stdioGroups are the settings that stdio shares with serve.
 var stdioGroups = []flagGroup{
+	{"Servers of others; the section backends of the file says more", []string{"servers", "max-instances"}},
 	{"Requests", []string{"max-body", "max-depth", "max-batch", "max-values", "max-uri", "max-call", "max-ask", "log-rate", "ping-every", "calls-per-session", "pending-per-session", "subscriptions-per-session", "max-queued", "page-size", "revisions", "conformance", "drain-wait"}},
 	{"This process", []string{"log-level", "log-format", "log-requests", "metrics-detail", "trace-principals"}},
 }
 
-var stdioFlags = []string{"revisions", "log-level", "log-format"}
+var stdioFlags = []string{"servers", "revisions", "log-level", "log-format"}
 
 func stdioCommand(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
 	var s settings
 	cmd := &cobra.Command{
-		Use:   "stdio [flags]",
-		Short: "Serve the demo on standard input and output",
-		Long: "Serves the demo to the one client that started this process: one JSON-RPC message per line on standard\n" +
-			"input and output, and the log on standard error. It ends when standard input does, or on SIGTERM.",
+		Use:   "stdio [flags] [-- COMMAND ARGS]",
+		Short: "Serve MCP servers of others on standard input and output, or the demo",
+		Long: "Serves the server that the command behind -- is, or those of --servers, or else the demo, to the one client that\n" +
+			"started this process: one JSON-RPC message per line on standard input and output, and the log on standard error.\n" +
+			"It ends when standard input does, or on SIGTERM, and all that it has started with it.",
 		Example: `  troupe stdio                              as the command of a server in a client's configuration:
                                             {"mcpServers": {"demo": {"command": "troupe", "args": ["stdio"]}}}
-  troupe stdio --log-level debug 2>log.txt  to see what the client asks for`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+  troupe stdio --log-level debug 2>log.txt  to see what the client asks for
+  troupe stdio --servers servers.json       several servers as one`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var err error
+			if s.command, err = commandBehind(cmd, args); err != nil {
+				return err
+			}
 			if s.helpLimits {
 				return s.table.writeSettings(cmd)
 			}
@@ -49,7 +56,7 @@ func stdioCommand(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
 	return cmd
 }
 
-// serveStdio serves the demo until the client or a signal ends it.
+// serveStdio serves what is hosted, or the demo, until the client or a signal ends it.
 func (s *settings) serveStdio(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) error {
 	tuneGC(ctx, 0) // the process of one user stays small
 	ctx, cancel := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
@@ -57,7 +64,8 @@ func (s *settings) serveStdio(ctx context.Context, stdin io.Reader, stdout, stde
 	// A client that is gone causes a failed write, and does not end the process.
 	signal.Ignore(syscall.SIGPIPE)
 	o := s.options()
-	o.Auth = nil // who starts the process may do everything
+	o.Auth = nil        // who starts the process may do everything
+	o.Hosting.Keep = -1 // there is nobody who could go on with what this process has started
 	sent, provider, err := s.observe(ctx, &o, stderr, true)
 	if err != nil {
 		return explain(err, o)
@@ -68,7 +76,11 @@ func (s *settings) serveStdio(ctx context.Context, stdin io.Reader, stdout, stde
 	if err != nil {
 		return explain(err, o)
 	}
-	if err := rt.ServePipe(ctx, s.demo(), stdin, stdout); err != nil {
+	srv, _, err := newServer(s, o.Log)
+	if err != nil {
+		return explain(errors.Join(err, rt.Close(context.WithoutCancel(ctx))), o)
+	}
+	if err := rt.ServePipe(ctx, srv, stdin, stdout); err != nil {
 		return explain(err, o)
 	}
 	return nil

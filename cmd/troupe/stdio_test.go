@@ -16,7 +16,8 @@ var notOfStdio = map[string][]string{
 		"replay-age", "replay-events", "replay-bytes"},
 	"the only client cannot be in another's way": {"call-rate", "call-burst", "principal-rate", "principal-burst", "calls-per-principal", "auth-failures",
 		"sessions-per-principal", "pending-per-principal", "calls-per-node", "tasks-per-node", "open-tasks-per-principal", "open-tasks-per-node", "max-memory"},
-	"the session ends with the process": {"session-idle", "session-unused", "session-max", "task-max", "max-store", "lease"},
+	"nobody can go on with what it has started": {"keep"},
+	"the session ends with the process":         {"session-idle", "session-unused", "session-max", "task-max", "max-store", "lease"},
 }
 
 // TestStdioDecidesOnEveryLimit has a new limit say whether troupe stdio takes it: with a name in stdioGroups or in

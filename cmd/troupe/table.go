@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/troupe-run/troupe/internal/configfile"
+	"github.com/troupe-run/troupe/internal/hostfile"
 )
 
 // register makes the table of the settings in groups. Those of flags are flags of cmd, too. Flags,
@@ -139,8 +140,8 @@ func (s *settings) readSources() error {
 }
 
 // readFile sets what the command line and the environment leave out to what the file of --config says,
-// if there is one. The section auth goes with the flags of auth. A shared file is for all commands: what another has and this one
-// does not is passed over.
+// if there is one. The section auth goes with the flags of auth, and the section backends with that of servers. A shared file is for
+// all commands: what another has and this one does not is passed over.
 func (s *settings) readFile(shared bool) error {
 	if s.config == "" {
 		return nil
@@ -155,8 +156,8 @@ func (s *settings) readFile(shared bool) error {
 		new(settings).declare(all)
 		all.VisitAll(func(f *pflag.Flag) { readers[f.Name] = configfile.PassOver })
 	}
-	if shared || s.withoutAuth {
-		readers["auth"] = configfile.PassOver
+	if shared || s.withoutSections {
+		readers["auth"], readers["backends"] = configfile.PassOver, configfile.PassOver
 	}
 	s.table.VisitAll(func(f *pflag.Flag) {
 		readers[f.Name] = configfile.ReadSetting(f.Value.Type(), func(text string, line int) error {
@@ -167,8 +168,15 @@ func (s *settings) readFile(shared bool) error {
 			return f.Value.Set(text)
 		})
 	})
-	if s.table.Lookup("auth-issuer") != nil && !s.withoutAuth {
+	if s.table.Lookup("auth-issuer") != nil && !s.withoutSections {
 		readers["auth"] = configfile.ReadAuth(&s.auth, os.ReadFile)
+	}
+	if s.table.Lookup("servers") != nil && !s.withoutSections {
+		from, err := hostfile.System(s.config)
+		if err != nil {
+			return fmt.Errorf("config: %w", err)
+		}
+		readers["backends"] = hostfile.ReadSection(&s.section, from)
 	}
 	err = configfile.Read(data, readers)
 	if at, ok := errors.AsType[*configfile.Error](err); ok {

@@ -46,7 +46,7 @@ func (a *artefacts) add(ctx context.Context, p program) error {
 	if err := a.write(name+".cdx.json", bill); err != nil {
 		return err
 	}
-	texts, err := readSource(a.src, "LICENSE", "NOTICE", "deploy/systemd/troupe.service", "deploy/systemd/troupe.socket", "deploy/systemd/troupe.yaml")
+	texts, err := readSource(a.src, "LICENSE", "NOTICE", "deploy/systemd/troupe.service", "deploy/systemd/troupe.socket", "deploy/systemd/troupe.yaml", "deploy/systemd/troupe-keeper.service")
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (a *artefacts) add(ctx context.Context, p program) error {
 		return a.pack(name, p.os == "windows", files)
 	}
 
-	units := tree{"troupe.service": regular(texts[2]), "troupe.socket": regular(texts[3]), "troupe.yaml": regular(texts[4])}
+	units := tree{"troupe.service": regular(texts[2]), "troupe.socket": regular(texts[3]), "troupe.yaml": regular(texts[4]), "troupe-keeper.service": regular(texts[5])}
 	archive := tree{}
 	archive.addAll("", files)
 	archive.addAll("systemd", units)

@@ -334,7 +334,7 @@ func TestBills(t *testing.T) {
 		if !slices.Equal(got, want) || len(got) < 40 {
 			t.Errorf("%s: the bill lists\n%s\nand go version -m\n%s", archive, strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
-		for _, file := range []string{"LICENSE", "NOTICE", "systemd/troupe.service", "systemd/troupe.socket", "systemd/troupe.yaml"} {
+		for _, file := range []string{"LICENSE", "NOTICE", "systemd/troupe.service", "systemd/troupe.socket", "systemd/troupe-keeper.service", "systemd/troupe.yaml"} {
 			if _, err := os.Stat(filepath.Join(dir, file)); err != nil && (strings.Contains(archive, "_linux_") || !strings.HasPrefix(file, "systemd")) {
 				t.Error(err)
 			}

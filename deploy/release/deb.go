@@ -38,6 +38,9 @@ License: Apache-2.0
  On Debian systems the text of the licence is in /usr/share/common-licenses/Apache-2.0.
 `
 
+// unitNames are the units of systemd that are installed.
+var unitNames = []string{"troupe.service", "troupe.socket", "troupe-keeper.service"}
+
 // info is the package without its contents. Debian takes what precedes a release, such as a pseudo-version, for older by a ~.
 func (d debian) info() *nfpm.Info {
 	return nfpm.WithDefaults(&nfpm.Info{
@@ -62,11 +65,12 @@ func (d debian) write(to io.Writer, scratch string) error {
 		return err
 	}
 	contents := tree{
-		"usr/bin/troupe":                        d.files["troupe"],
-		"usr/lib/systemd/system/troupe.service": d.units["troupe.service"],
-		"usr/lib/systemd/system/troupe.socket":  d.units["troupe.socket"],
-		"etc/troupe/troupe.yaml":                {data: d.units["troupe.yaml"].data, mode: 0o640}, // it may get secrets
-		"usr/share/doc/troupe/copyright":        regular([]byte(copyright)),
+		"usr/bin/troupe":                 d.files["troupe"],
+		"etc/troupe/troupe.yaml":         {data: d.units["troupe.yaml"].data, mode: 0o640}, // it may get secrets
+		"usr/share/doc/troupe/copyright": regular([]byte(copyright)),
+	}
+	for _, unit := range unitNames {
+		contents[path.Join("usr/lib/systemd/system", unit)] = d.units[unit]
 	}
 	for name, e := range d.files {
 		if name != "troupe" && name != "LICENSE" {

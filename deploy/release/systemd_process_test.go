@@ -175,6 +175,10 @@ func TestSystemd(t *testing.T) {
 	}
 	s.must(t, "systemctl", "enable", "--quiet", "--now", "troupe.socket", "troupe.service")
 	s.must(t, "troupe", "health", "--ready") // it is, once systemd says so
+	keeper := strings.TrimSpace(s.must(t, "systemctl", "show", "troupe-keeper.service", "--value", "--property=MainPID"))
+	if code, _ := s.run(t, "test", "-S", "/var/lib/troupe/keeper.sock"); keeper == "0" || code != 0 {
+		t.Errorf("the keeper is %s, and whether it has its socket: %d", keeper, code)
+	}
 	main := s.property(t, "MainPID")
 	status := s.must(t, "cat", "/proc/"+main+"/status")
 	for _, want := range []string{`(?m)^CapEff:\t0+$`, `(?m)^CapBnd:\t0+$`, `(?m)^NoNewPrivs:\t1$`, `(?m)^Seccomp:\t2$`} {
@@ -242,6 +246,9 @@ func TestSystemd(t *testing.T) {
 	if code, out := s.run(t, "troupe", "tools", "http://127.0.0.1:8080/mcp"); code == 0 || !strings.Contains(out, "401") {
 		t.Errorf("with api-keys nobody needs a key: %s", out)
 	}
+	if now := strings.TrimSpace(s.must(t, "systemctl", "show", "troupe-keeper.service", "--value", "--property=MainPID")); now != keeper {
+		t.Errorf("the keeper was %s, and is %s after restarts and an upgrade", keeper, now)
+	}
 	another("kill -9", func() { s.must(t, "kill", "-9", s.property(t, "MainPID")) })
 	if n := s.property(t, "NRestarts"); n != "1" {
 		t.Errorf("systemd has restarted it %s times", n)
@@ -259,7 +266,7 @@ func TestSystemd(t *testing.T) {
 	s.must(t, "troupe", "call", "http://127.0.0.1:8080/mcp", "echo", `{"text":"hello"}`)
 
 	s.must(t, "dpkg", "--remove", "troupe")
-	for _, unit := range []string{"troupe.socket", "troupe.service"} {
+	for _, unit := range unitNames {
 		if _, out := s.run(t, "systemctl", "is-active", unit); out != "inactive\n" {
 			t.Errorf("after the package is removed %s is %s", unit, out)
 		}

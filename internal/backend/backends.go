@@ -54,6 +54,7 @@ type Backends struct {
 	wants      atomic.Uint64
 	processes  atomic.Uint64
 	keep       keeping
+	left       leftCalls
 	all        atomic.Pointer[[]Backend]
 	adopting   sync.Once
 	adopted    chan struct{}  // closed once what an earlier process has left is adopted, or cannot be
@@ -80,6 +81,7 @@ func New(c Config) *Backends {
 	b := &Backends{c: c, catalogues: newCatalogues(), adopted: make(chan struct{})}
 	b.life, b.end = context.WithCancel(context.Background())
 	b.settings.of = make(map[ownership]*setting)
+	b.left.of = make(map[string]*leftCall)
 	b.stderr = &stderr{log: c.Log, now: c.Clock.Now, of: make(map[string]*complainer)}
 	b.pool = poolActor{b: b, pool: pool.New(c.Bounds), instances: make(map[pool.InstanceID]*instance), waiting: make(map[pool.WantID]*lease)}
 	c.Kernel.Start(&b.pool.Actor, c.PoolKind, "", &b.pool)
@@ -157,6 +159,11 @@ type Request struct {
 	Header http.Header
 	Asks   bool // the backend may ask the caller
 	Safe   bool // it may run once more when its instance is lost
+	// Key names the call for as long as anybody may wait for its answer, over the processes that run it; "" is a call whose answer nobody can
+	// get in another process. Again says that an earlier process has begun it: what its instance has answered meanwhile, or will, is
+	// the answer, and without that it is lost, unless it is safe.
+	Key   string
+	Again bool
 	// Progress gets the params of each progress notification, and Event what else belongs to the call. They are called in the order in
 	// which it came, and must not block. nil asks for no progress, and refuses questions.
 	Progress func(params []byte)
@@ -173,6 +180,17 @@ const mostTries = 3
 // asked once more if it is safe. An error of the backend is no error of Call, but a Response. The error is an *[Error], or the
 // cause of the end of ctx, which also tells the backend to give up.
 func (b *Backends) Call(ctx context.Context, name string, c Caller, q Request) (upstream.Response, error) {
+	if err := b.awaitAdoption(ctx); err != nil {
+		return upstream.Response{}, err
+	}
+	if q.Again && q.Key != "" {
+		if left := b.left.claim(q.Key); left != nil {
+			return left.join(ctx, &q)
+		}
+		if !q.Safe {
+			return upstream.Response{}, &Error{Backend: name, Reason: string(upstream.ReasonEnded), Ran: true, Text: "its instance was lost", Err: &upstream.Failure{Why: upstream.ReasonEnded}}
+		}
+	}
 	for try := 1; ; try++ {
 		of, ok := b.find(name)
 		if !ok {
@@ -191,6 +209,16 @@ func (b *Backends) Call(ctx context.Context, name string, c Caller, q Request) (
 		case ctx.Err() != nil || f == nil || try == mostTries || !mayTryAgain(f, q.Safe):
 			return upstream.Response{}, failed(ctx, name, err, l.in.lastWords(f))
 		}
+	}
+}
+
+// awaitAdoption waits until it is known what an earlier process has left.
+func (b *Backends) awaitAdoption(ctx context.Context) error {
+	select {
+	case <-b.adopted:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 

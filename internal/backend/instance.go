@@ -46,7 +46,8 @@ type instance struct {
 // running is a call that runs on an instance.
 type running struct {
 	q    *Request
-	asks bool // it is the one of its instance that may be asked
+	asks bool      // it is the one of its instance that may be asked
+	kept *keptCall // what the keeper has of it, nil if that is nothing
 }
 
 // Messages to an instance.
@@ -128,7 +129,8 @@ func (in *instance) hear(said upstream.Event) {
 		return
 	}
 	switch r := in.addressee(&e); {
-	case r != nil && r.q.Event != nil:
+	case r != nil:
+		r.kept.hear(&e)
 		r.q.Event(e)
 	case in.b.c.Heard != nil && in.isHeardOutside(&e):
 		in.b.c.Heard(e)
@@ -137,14 +139,14 @@ func (in *instance) hear(said upstream.Event) {
 	}
 }
 
-// addressee returns the call that something is said to: the one that may be asked, or else the last one that began, of callers who
-// are one; nil where it belongs to no call.
+// addressee returns the call that something is said to: the one that may be asked, or else, of callers who are one, the last one that
+// began and takes it; nil where it belongs to no call.
 func (in *instance) addressee(e *Event) *running {
 	if e.Method == mcp.NotifyResourcesUpdated {
 		return nil
 	}
 	for _, r := range in.running {
-		if r.asks {
+		if r.asks && r.q.Event != nil {
 			return r
 		}
 	}
@@ -154,7 +156,12 @@ func (in *instance) addressee(e *Event) *running {
 	case len(in.running) > 1 && in.holder() == "": // several callers, and nothing says whose it is
 		return nil
 	}
-	return in.running[len(in.running)-1]
+	for _, r := range slices.Backward(in.running) {
+		if r.q.Event != nil && (r.q.Asks || !e.Question()) {
+			return r
+		}
+	}
+	return nil
 }
 
 // isHeardOutside reports whether what belongs to no call may go to all that the instance serves: what it says to its session, and of
@@ -201,7 +208,7 @@ func (in *instance) opened(ctx context.Context) (*upstream.Conn, error) {
 
 // ask has the instance answer a request.
 func (in *instance) ask(ctx context.Context, q *Request, asks bool, late func()) (upstream.Response, error) {
-	r := &running{q, asks}
+	r := &running{q: q, asks: asks, kept: in.keepCall(q, asks)}
 	if in.Post(&callBegan{r}) != nil {
 		return upstream.Response{}, &upstream.Failure{Why: upstream.ReasonEnded, Outcome: upstream.NotRun, Text: "the backend has ended"}
 	}
@@ -212,26 +219,34 @@ func (in *instance) ask(ctx context.Context, q *Request, asks bool, late func())
 	if in.conn.Settled().Revision.Stateless() {
 		out.Capabilities = q.told
 	}
+	defer r.kept.watch(&out)()
 	response, err := in.conn.Do(ctx, out)
+	in.endCall(r)
+	if err != nil {
+		r.kept.forget()
+	}
+	return response, err
+}
+
+// endCall says that a call has its answer, or gets none, and waits until all that came before was handed on.
+func (in *instance) endCall(r *running) {
 	ended := &callEnded{running: r}
 	ended.Init()
 	if in.Post(ended) == nil {
 		ended.Wait()
 	}
-	return response, err
 }
 
 // hearOf takes what the instance says on the stream of a call.
 func (in *instance) hearOf(r *running, said upstream.Event) {
 	e := in.eventOf(said)
-	if e.byPolicy(&in.of.Options, true) {
-		return
-	}
-	if r.q.Event == nil {
+	switch {
+	case e.byPolicy(&in.of.Options, true):
+	case r.q.Event == nil:
 		e.refuseUnheard()
-		return
+	default:
+		r.q.Event(e)
 	}
-	r.q.Event(e)
 }
 
 // ping asks the instance whether it lives, and tells the pool if it does.

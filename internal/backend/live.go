@@ -110,7 +110,7 @@ func (in *instance) open() error {
 	}
 	in.conn = conn
 	in.b.settings.restore(ctx, in)
-	in.leaveNote()
+	in.leaveStanding()
 	return nil
 }
 
@@ -120,6 +120,7 @@ func (in *instance) options() upstream.Options {
 	o := upstream.Options{
 		ClientInfo: in.b.c.Info, Capabilities: capabilities, Want: want, Standalone: true, Clock: in.b.c.Clock,
 		Event: func(e upstream.Event) {
+			in.keepQuestion(&e, "")
 			if in.Post(&heard{e}) != nil {
 				unheard := in.eventOf(e)
 				unheard.refuseUnheard()
@@ -164,7 +165,7 @@ func (in *instance) begin(ctx context.Context) (upstream.Link, error) {
 	}
 	id := in.b.newProcessID()
 	in.b.stderr.watch(id, &in.of)
-	p, err := client.Start(ctx, in.of.spec(in.b.c.Lookup, id, in.note(nil), in.b.c.Dir))
+	p, err := client.Start(ctx, in.of.spec(in.b.c.Lookup, id, in.note(), in.b.c.Dir))
 	if err != nil {
 		in.b.stderr.forget(id)
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/troupe-run/troupe/host"
@@ -12,37 +13,43 @@ import (
 	"github.com/troupe-run/troupe/internal/upstream"
 )
 
-// A note is what the keeper has of an instance for the next process.
+// A note is what the keeper has of an instance from its start on, for the next process.
 type note struct {
-	Backend   string `json:"backend"`
-	Digest    string `json:"digest"`
-	Client    string `json:"client"`
-	Holder    string `json:"holder,omitempty"`
-	Principal string `json:"principal,omitempty"`
-	Served    bool   `json:"served,omitempty"` // it was given to a call
-	// State is what was settled with it: nothing as long as it starts.
-	State json.RawMessage `json:"state,omitempty"`
+	Backend string `json:"backend"`
+	Digest  string `json:"digest"`
+	Client  string `json:"client"`
 }
 
-// note returns the note of the instance, with what was settled with it.
-func (in *instance) note(state []byte) string {
-	data, _ := json.Marshal(note{in.kind.Backend, in.kind.Digest, in.kind.Client, in.holder(), in.principal, in.served.Load(), state}) // of texts and bytes
+// A standing is what the keeper is told of an instance that has begun to serve, and whenever that changes. Who has none cannot be adopted.
+type standing struct {
+	Holder    string          `json:"holder,omitempty"`
+	Principal string          `json:"principal,omitempty"`
+	Served    bool            `json:"served,omitempty"` // it was given to a call
+	State     json.RawMessage `json:"state"`
+}
+
+// standingName is the name by which a keeper remembers a standing.
+const standingName = "standing"
+
+// note returns the note of the instance.
+func (in *instance) note() string {
+	data, _ := json.Marshal(note{in.kind.Backend, in.kind.Digest, in.kind.Client}) // of texts
 	return string(data)
 }
 
-// leaveNote tells the keeper what the next process needs to go on with the instance. One that cannot be adopted is ended then.
-func (in *instance) leaveNote() {
-	p := in.proc.Load()
-	if p == nil {
+// leaveStanding tells the keeper what the next process needs to go on with the instance.
+func (in *instance) leaveStanding() {
+	if in.proc.Load() == nil {
 		return
 	}
-	state, err := in.conn.State().Marshal()
-	if err == nil {
-		err = p.SetNote(in.life, in.note(state))
-	}
-	if err != nil && in.life.Err() == nil {
+	s := in.conn.State()
+	s.Requests, s.Questions = nil, nil // which the keeper remembers one by one
+	state, err := s.Marshal()
+	if err != nil {
 		in.b.c.Log.Warn("an instance of a backend cannot be left to the next process", "backend", in.of.Name, "error", err)
+		return
 	}
+	in.remember(standingName, standing{in.holder(), in.principal, in.served.Load(), state})
 }
 
 // adoptWait bounds how long calls wait for what an earlier process has left.
@@ -87,22 +94,27 @@ func (b *Backends) adoptOne(ctx context.Context, client *keeper.Client, kept kee
 		return err
 	}
 	var n note
+	var s standing
 	fault := json.Unmarshal([]byte(kept.Note), &n)
+	texts := p.Remembered()
+	if stood := texts[standingName]; fault == nil && stood != nil {
+		fault = json.Unmarshal(stood, &s)
+	}
 	of, configured := b.find(n.Backend)
 	switch {
 	case kept.Exited, kept.Ending:
 		fault = errHasEnded
 	case fault != nil:
-	case len(n.State) == 0:
+	case len(s.State) == 0:
 		fault = errUnfit
 	case !configured || of.Digest != n.Digest:
 		fault = errNotOurs
-	case n.Served && of.Options.Isolation == host.ByCall:
+	case s.Served && of.Options.Isolation == host.ByCall:
 		fault = errServed
 	}
 	var state *upstream.State
 	if fault == nil {
-		state, fault = upstream.UnmarshalState(n.State)
+		state, fault = upstream.UnmarshalState(s.State)
 	}
 	if fault != nil {
 		b.background(func(ctx context.Context) {
@@ -112,26 +124,31 @@ func (b *Backends) adoptOne(ctx context.Context, client *keeper.Client, kept kee
 		return fault
 	}
 	in := b.newInstance(of, pool.Kind{Backend: n.Backend, Digest: n.Digest, Client: n.Client}, kept.Started)
-	in.principal = n.Principal
-	in.served.Store(n.Served)
+	in.principal = s.Principal
+	in.served.Store(s.Served)
 	in.proc.Store(p)
-	in.setHolder(n.Holder)
+	in.setHolder(s.Holder)
+	calls, asked := in.leftOf(texts, state)
 	b.stderr.watch(p.ID(), &in.of)
-	conn, err := upstream.Resume(ctx, upstream.NewLines(newPipe(p, 0)), state, in.options(), func(upstream.Pending) upstream.Request { return upstream.Request{} })
+	conn, err := upstream.Resume(ctx, upstream.NewLines(newPipe(p, 0)), state, in.options(), func(p upstream.Pending) upstream.Request {
+		i := slices.IndexFunc(calls, func(c *leftCall) bool { return c.running.kept.call.ID == p.ID })
+		return calls[i].request()
+	})
 	if err != nil {
 		in.end("left")
 		return err
 	}
 	in.conn = conn
 	close(in.ready)
-	in.leaveNote() // with the epoch of this process
-	adopted := &isAdopted{in: in, holder: n.Holder}
+	in.leaveStanding() // with the epoch of this process
+	adopted := &isAdopted{in: in, holder: s.Holder}
 	adopted.Init()
 	if b.pool.Post(adopted) != nil {
 		in.end("left")
 		return errHasEnded
 	}
 	adopted.Wait()
+	in.goOn(calls, asked)
 	b.lives.Go(in.serve)
 	return nil
 }

@@ -19,11 +19,13 @@ type poolActor struct {
 	waiting   map[pool.WantID]*lease // without an instance yet
 	ticking   bool
 	closed    bool
+	keeps     bool // once it is closed: processes are left to the next one
 }
 
 // Messages to the pool.
 type (
 	wanted    struct{ *lease }
+	taken     struct{ *lease } // of an instance that has its call already
 	withdrawn struct{ *lease } // its caller waits no longer, or has its answer
 	cancelled struct{ id pool.WantID }
 	isReady   struct{ *instance }
@@ -89,6 +91,8 @@ func (a *poolActor) Receive(m any) {
 		}
 		a.waiting[m.want.ID] = m.lease
 		a.carryOut(a.pool.Want(now, m.want))
+	case *taken:
+		a.pool.Hold(now, m.want, m.in.id)
 	case *withdrawn:
 		delete(a.waiting, m.want.ID)
 		a.carryOut(a.pool.Withdraw(now, m.want.ID))
@@ -104,6 +108,9 @@ func (a *poolActor) Receive(m any) {
 		m.in.id = id
 		a.instances[id] = m.in
 		a.carryOut(todo)
+		if a.closed {
+			a.shutInstance(m.in)
+		}
 		m.Done()
 	case *didNotStart:
 		delete(a.instances, m.id)
@@ -249,14 +256,18 @@ func (a *poolActor) lose(e *pool.Lost) {
 
 // shut ends all instances, or leaves those that a keeper has to the next process.
 func (a *poolActor) shut(keep bool) {
-	a.closed = true
+	a.closed, a.keeps = true, keep
 	for _, in := range a.instances {
-		if keep && in.proc.Load() != nil {
-			in.stop(errKept)
-			continue
-		}
-		in.stop(errStopping{pool.Asked})
+		a.shutInstance(in)
 	}
+}
+
+func (a *poolActor) shutInstance(in *instance) {
+	if a.keeps && in.proc.Load() != nil {
+		in.stop(errKept)
+		return
+	}
+	in.stop(errStopping{pool.Asked})
 }
 
 // lease is a call's claim to an instance.
@@ -271,10 +282,8 @@ type lease struct {
 
 // lend waits until a caller has an instance of a backend.
 func (b *Backends) lend(ctx context.Context, of *Backend, c *Caller, q *Request) (*lease, error) {
-	select {
-	case <-b.adopted:
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	if err := b.awaitAdoption(ctx); err != nil {
+		return nil, err
 	}
 	id := pool.WantID(b.wants.Add(1))
 	l := &lease{given: make(chan error, 1), want: pool.Want{ID: id, Kind: c.kindOf(of), Principal: c.Principal}}
@@ -291,7 +300,7 @@ func (b *Backends) lend(ctx context.Context, of *Backend, c *Caller, q *Request)
 			return nil, err
 		}
 		if l.noteIt {
-			l.in.leaveNote()
+			l.in.leaveStanding()
 		}
 		return l, nil
 	case <-ctx.Done():

@@ -1,6 +1,6 @@
 // Package configfile reads the configuration file of the command: settings, each of one kind of
 // value, and the section auth, which says whose tokens count. It writes texts and the section as such a
-// file has them, without secrets.
+// file has them, without secrets, and reads and writes sizes.
 //
 // It is strict: a key that nothing reads, one that comes twice, and a value of another kind than
 // its key wants are an [Error], which names the line and the place in the file. A number or a truth

@@ -158,7 +158,7 @@ func (w *writer) pool(p host.Pool) {
 		w.time("max-life", p.MaxLife)
 	}
 	if p.MaxMemory > 0 {
-		w.line("max-memory", showSize(p.MaxMemory))
+		w.line("max-memory", configfile.Size(p.MaxMemory))
 	}
 }
 
@@ -174,8 +174,8 @@ func (w *writer) confinement(c host.Confinement) {
 	l := c.Rlimits
 	add("open-files", strconv.Itoa(l.OpenFiles), l.OpenFiles != 0)
 	add("processes", strconv.Itoa(l.Processes), l.Processes != 0)
-	add("file-size", showSize(l.FileSize), l.FileSize != 0)
-	add("address-space", showSize(l.AddressSpace), l.AddressSpace != 0)
+	add("file-size", configfile.Size(l.FileSize), l.FileSize != 0)
+	add("address-space", configfile.Size(l.AddressSpace), l.AddressSpace != 0)
 	add("cpu", l.CPU.String(), l.CPU != 0)
 	add("enforce", configfile.Text(string(l.Enforce)), l.Enforce != "")
 	done("rlimits")
@@ -188,7 +188,7 @@ func (w *writer) confinement(c host.Confinement) {
 	done("network")
 	w.text("own-pids", string(c.OwnPIDs))
 	g := c.Cgroup
-	add("memory", showSize(g.Memory), g.Memory != 0)
+	add("memory", configfile.Size(g.Memory), g.Memory != 0)
 	add("cpus", strconv.FormatFloat(g.CPUs, 'f', -1, 64), g.CPUs != 0)
 	add("processes", strconv.Itoa(g.Processes), g.Processes != 0)
 	add("enforce", configfile.Text(string(g.Enforce)), g.Enforce != "")

@@ -234,7 +234,7 @@ func (v *values) duration(n *node, at string) time.Duration {
 }
 
 func (v *values) size(n *node, at string) int64 {
-	bytes, ok := parseSize(n.text)
+	bytes, ok := configfile.ParseSize(n.text)
 	if n.kind != number && n.kind != text || !ok {
 		v.fault(n.line, at, errors.New("want a size such as 512MiB"))
 		return 0

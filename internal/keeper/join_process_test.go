@@ -234,3 +234,22 @@ func TestBootsThatWereCutShort(t *testing.T) {
 		}
 	}
 }
+
+// TestServiceManagerHears has a keeper tell whoever has started it as a service that it can be used.
+func TestServiceManagerHears(t *testing.T) {
+	t.Parallel()
+	o, l := joiner(t)
+	address := filepath.Join(filepath.Dir(o.Socket), "notify.sock")
+	manager, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: address, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = manager.Close() }()
+	l.Env = []string{"NOTIFY_SOCKET=" + address}
+	_ = joined(t, o, l)
+	text := make([]byte, 100)
+	n, err := manager.Read(text)
+	if err != nil || string(text[:n]) != "READY=1" {
+		t.Errorf("it hears %q, %v", text[:n], err)
+	}
+}

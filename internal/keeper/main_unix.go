@@ -132,6 +132,9 @@ func keep(ctx context.Context, f flags, shim []string) error {
 	}
 	log.Info("keeper ready", "pid", os.Getpid(), "socket", f.socket, "boot", f.boot, "keep", f.keep)
 	f.tell(readyWord)
+	if err := notifyReady(); err != nil {
+		log.Warn("the service manager does not hear that the keeper is ready", "why", err)
+	}
 	e.run(ctx)
 	if listener != nil {
 		_ = listener.Close()
@@ -144,6 +147,21 @@ func keep(ctx context.Context, f flags, shim []string) error {
 
 // readyWord is what a keeper tells when it can be used.
 const readyWord = "ready"
+
+// notifyReady tells the service manager that has started the keeper, if one has, that it can be used (sd_notify).
+func notifyReady() error {
+	address := os.Getenv("NOTIFY_SOCKET")
+	if address == "" {
+		return nil
+	}
+	conn, err := net.Dial("unixgram", address) // @ begins a name without a file, here as there
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	_, err = conn.Write([]byte("READY=1"))
+	return err
+}
 
 // accept serves who connects, if it is the same user.
 func (e *engine) accept(l *net.UnixListener, connections *sync.WaitGroup) {

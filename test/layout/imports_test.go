@@ -50,6 +50,7 @@ var layers = []layer{
 	{"internal/keypair", nil, nil, "what a server shows over TLS depends on two files alone"},
 	{"internal/keeper", nil, nil, "a keeper outlives releases, and knows lines, numbers and processes"},
 	{"internal/kernel", []string{"internal/directory"}, nil, "an actor system knows nothing of what its actors do"},
+	{"test/backend", nil, nil, "a stranger's server has nothing of this one"},
 	{"test/layout", nil, nil, "rules read the repository and run none of it"},
 	{"internal/scope", nil, nil, "what a request lacks is known without knowing whose it is"},
 	{"internal/letter", nil, nil, "the form of a message knows neither its content nor what carries it"},
@@ -92,7 +93,7 @@ var layers = []layer{
 	{"examples", []string{"auth", "", "host", "mcp"}, nil, "an example shows what any user can write"},
 	{"bench", []string{"", "mcp", "codec", "examples", "internal"}, nil, "load comes over the wire"},
 	{"bench/lab", []string{"", "auth", "mcp", "examples"}, nil, "its servers are such as any user can write, one of them with tokens"},
-	{"cmd", []string{"", "auth", "host", "mcp", "operator", "examples", "bench", "internal/admin", "internal/apikey", "internal/client", "internal/configfile", "internal/hostfile", "internal/limits", "internal/memory", "internal/procs", "internal/protocol", "internal/revocation", "internal/telemetry"}, []string{"internal/eventstream"}, "the command turns flags into Options and has no parts of its own"},
+	{"cmd", []string{"", "auth", "host", "mcp", "operator", "examples", "bench", "internal/admin", "internal/apikey", "internal/client", "internal/configfile", "internal/hostfile", "internal/keeper", "internal/limits", "internal/memory", "internal/procs", "internal/protocol", "internal/revocation", "internal/telemetry"}, []string{"internal/eventstream"}, "the command turns flags into Options and has no parts of its own"},
 }
 
 // testPackages exist for tests: test files anywhere may import them, and other packages may not.

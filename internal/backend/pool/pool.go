@@ -11,12 +11,11 @@ import (
 // this order. Tick must be called about once a second as long as Busy.
 type Pool struct {
 	stock
-	wants map[WantID]*want // that wait or are served
 }
 
 // New returns a pool without backends.
 func New(b Bounds) *Pool {
-	return &Pool{stock: stock{bounds: b, backends: make(map[string]*backend), all: make(map[InstanceID]*instance)}, wants: make(map[WantID]*want)}
+	return &Pool{stock{bounds: b, backends: make(map[string]*backend), all: make(map[InstanceID]*instance), wants: make(map[WantID]*want)}}
 }
 
 // A want as the pool knows it: it waits as long as on is nil.

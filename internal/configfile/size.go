@@ -1,4 +1,4 @@
-package hostfile
+package configfile
 
 import (
 	"math"
@@ -6,6 +6,7 @@ import (
 	"strings"
 )
 
+// sizeUnits are the units of sizes, the largest first.
 var sizeUnits = []struct {
 	name  string
 	bytes int64
@@ -14,8 +15,9 @@ var sizeUnits = []struct {
 	{"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}, {"KB", 1e3}, {"B", 1},
 }
 
-// parseSize reads a number of bytes: 512, 4MiB, 10GB. Units are of either case.
-func parseSize(text string) (int64, bool) {
+// ParseSize reads a number of bytes as a person writes it: 512, 4MiB, 8GiB, 10GB. Units are of either case; without one the
+// number is bytes.
+func ParseSize(text string) (int64, bool) {
 	digits, unit := text, int64(1)
 	for _, u := range sizeUnits {
 		if n := len(text) - len(u.name); n > 0 && strings.EqualFold(text[n:], u.name) {
@@ -30,8 +32,8 @@ func parseSize(text string) (int64, bool) {
 	return n * unit, true
 }
 
-// showSize writes a size in the largest unit of 1024 that divides it.
-func showSize(n int64) string {
+// Size writes a size in the largest unit of 1024 that divides it.
+func Size(n int64) string {
 	for _, u := range sizeUnits[:4] {
 		if n > 0 && n%u.bytes == 0 {
 			return strconv.FormatInt(n/u.bytes, 10) + u.name

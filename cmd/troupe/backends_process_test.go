@@ -1,0 +1,85 @@
+//go:build unix
+
+package main
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestKeeperProcess has the program be a keeper, and nothing else, before it reads any flag of its own.
+func TestKeeperProcess(t *testing.T) {
+	t.Parallel()
+	out, err := exec.Command(binary(t), keeperCommand).CombinedOutput()
+	if e, ok := errors.AsType[*exec.ExitError](err); !ok || e.ExitCode() != 2 || !strings.Contains(string(out), "one of --socket and --fd is needed") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// TestHangupReadsBackends has a server read its file of servers again: those that are new are offered, those that are wrong stay as they
+// were, and a file of which nothing can be used changes nothing.
+func TestHangupReadsBackends(t *testing.T) {
+	t.Parallel()
+	program := binary(t)
+	file := filepath.Join(t.TempDir(), "servers.json")
+	write := func(servers string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(`{"mcpServers": {`+strings.ReplaceAll(servers, "DEMO", `"`+program+`", "args": ["stdio"]`)+`}}`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(`"a": {"command": DEMO}, "b": {"comand": DEMO}`)
+	p := start(t, "--memory", "--set", "conformance=false", "--servers", file)
+	offers := func(tool string) bool {
+		t.Helper()
+		r := runCommand("tools", p.base+"/mcp")
+		if r.code != 0 {
+			t.Fatalf("the list of tools: %s", r.stderr)
+		}
+		return strings.Contains(r.stdout, "\n"+tool+" ")
+	}
+	p.await(t, `a backend cannot be used, and is left out.*backend=b.*servers\.json:1: mcpServers\.b\.comand`)
+	if !offers("a__echo") || offers("b__echo") || offers("echo") {
+		t.Errorf("the tools are those of others:\n%s", runCommand("tools", p.base+"/mcp").stdout)
+	}
+	write(`"b": {"command": DEMO}, "a": {"comand": DEMO}`)
+	p.signal(t, syscall.SIGHUP)
+	p.await(t, `stays as it was.*backend=a`)
+	p.await(t, `the backends have changed.* added=\[b\]`)
+	p.await(t, `the config file was read again"? file=.*servers\.json`)
+	if !offers("a__echo") || !offers("b__echo") {
+		t.Errorf("the tools are those of others:\n%s", runCommand("tools", p.base+"/mcp").stdout)
+	}
+	write(`"b": {"comand": DEMO}}`)
+	p.signal(t, syscall.SIGHUP)
+	p.await(t, `all settings stay as they were.*servers\.json:1: `)
+	if !offers("a__echo") || !offers("b__echo") {
+		t.Errorf("the tools are those of others:\n%s", runCommand("tools", p.base+"/mcp").stdout)
+	}
+}
+
+// TestGatewayProcess serves the file of examples/gateway, of which the program itself is each server.
+func TestGatewayProcess(t *testing.T) {
+	t.Parallel()
+	p := start(t, "--memory", "--set", "conformance=false", "--servers", "../../examples/gateway/servers.json", "PATH="+filepath.Dir(binary(t))+string(os.PathListSeparator)+os.Getenv("PATH"))
+	if !strings.Contains(p.stderr.String(), "  backends  echo (troupe), counter (troupe)\n") {
+		t.Errorf("the banner is\n%s", p.stderr)
+	}
+	r := runCommand("tools", p.base+"/mcp")
+	for _, tool := range []string{"echo__echo", "echo__whoami", "counter__count", "counter__tick"} {
+		if !strings.Contains(r.stdout, "\n"+tool+" ") {
+			t.Errorf("there is no %s: %s%s", tool, r.stdout, r.stderr)
+		}
+	}
+	if n := strings.Count(r.stdout, "\n"); n != 5 { // with a heading
+		t.Errorf("there are %d tools:\n%s", n-1, r.stdout)
+	}
+	if r := runCommand("call", p.base+"/mcp", "counter__count", `{"to":3}`); r.code != 0 || !strings.Contains(r.stdout, "counted to 3") {
+		t.Errorf("it ends with %d, %s and %s", r.code, r.stdout, r.stderr)
+	}
+}
