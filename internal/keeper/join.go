@@ -1,7 +1,6 @@
 package keeper
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -15,10 +14,7 @@ import (
 // ErrRuns reports that a keeper serves that socket already.
 var ErrRuns = errors.New("keeper: another one serves the socket")
 
-const (
-	joinTries = 5                // how often another keeper may come and go meanwhile
-	sweepTime = 10 * time.Second // how long what a killed keeper has left may take to end
-)
+const joinTries = 3 // how often another keeper may come and go meanwhile
 
 // Join connects to the keeper that serves [Options.Socket], whoever has started it: an earlier process, or a service manager. Where there is none, what a killed one has left is ended ([Sweep]), and one is started
 // ([Spawn]); one that is about to end is waited for. Without a socket it starts a keeper that ends with this connection.
@@ -48,23 +44,6 @@ func Join(ctx context.Context, o Options, l Launch) (*Client, error) {
 			return c, err
 		}
 		sleep(ctx, wait) // another one was faster, or the one before still ends
-	}
-}
-
-// sweepLeft ends what a keeper of the socket has left that was killed.
-func sweepLeft(ctx context.Context, o Options, l Launch) {
-	boot := cmp.Or(l.Boot, storedBoot(o.Socket))
-	if boot == "" {
-		return // there was none
-	}
-	ctx, cancel := context.WithTimeout(ctx, sweepTime)
-	defer cancel()
-	n, err := Sweep(ctx, boot)
-	if n > 0 {
-		o.Log.Warn("a keeper was killed: what it has left was ended", "processes", n)
-	}
-	if err != nil {
-		o.Log.Warn("what a killed keeper has left, if there was one, may be there still", "why", err)
 	}
 }
 

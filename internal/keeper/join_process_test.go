@@ -103,6 +103,23 @@ func TestJoinAfterKill(t *testing.T) {
 	}
 }
 
+// TestSweepSparesTheLiving leaves a keeper alone whose socket somebody has removed.
+func TestSweepSparesTheLiving(t *testing.T) {
+	t.Parallel()
+	o, l := joiner(t)
+	c := joined(t, o, l)
+	p, err := c.Start(t.Context(), spec(t, "a", "echo"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(o.Socket); err != nil {
+		t.Fatal(err)
+	}
+	sweepLeft(t.Context(), o, l)
+	send(t, p, "x")
+	expect(t, p, "x")
+}
+
 // TestJoinAnEndingOne waits for a keeper that answers no more, and starts another.
 func TestJoinAnEndingOne(t *testing.T) {
 	t.Parallel()
