@@ -5,8 +5,6 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
-	"os"
-	"strings"
 	"syscall"
 	"time"
 )
@@ -45,17 +43,4 @@ func Join(ctx context.Context, o Options, l Launch) (*Client, error) {
 		}
 		sleep(ctx, wait) // another one was faster, or the one before still ends
 	}
-}
-
-// lockOf returns the file of the lock of a socket. It stays, and has the boot of the last keeper.
-func lockOf(socket string) string { return socket + ".lock" }
-
-// storedBoot returns the boot of the keeper that had a socket last, and "" if there was none.
-func storedBoot(socket string) string {
-	text, err := os.ReadFile(lockOf(socket))
-	boot := strings.TrimSpace(string(text))
-	if err != nil || checkBoot(boot) != nil { // cut short by a kill, before anything was started
-		return ""
-	}
-	return boot
 }

@@ -5,7 +5,6 @@ package keeper
 import (
 	"bufio"
 	"errors"
-	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -238,16 +237,44 @@ func TestJoinAnotherRelease(t *testing.T) {
 	}
 }
 
-// TestBootsThatWereCutShort are none.
-func TestBootsThatWereCutShort(t *testing.T) {
+// TestStoredBoots has the boot of a lock that is whole and no copy.
+func TestStoredBoots(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "keeper.sock")
-	for text, want := range map[string]string{"": "", "a\n": "a", "a b\n": "", strings.Repeat("a", 65): "", fmt.Sprintf("%c", 0): ""} {
+	lock, err := os.Create(lockOf(socket))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = lock.Close() }()
+	whole, err := lockText(lock, "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	long, err := lockText(lock, strings.Repeat("a", 65))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]string{"": "", whole: "a", whole[:len(whole)-1]: "", "a\n": "", "a 0:0\n": "", "b" + whole: "ba", " " + whole: "", long: ""} {
 		if err := os.WriteFile(lockOf(socket), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if got := storedBoot(socket); got != want {
 			t.Errorf("%q is the boot %q, want %q", text, got, want)
+		}
+	}
+	if err := os.WriteFile(lockOf(socket), []byte(whole), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(filepath.Join(filepath.Dir(socket), "copy"), os.DirFS(filepath.Dir(socket))); err != nil {
+		t.Fatal(err)
+	}
+	if got := storedBoot(filepath.Join(filepath.Dir(socket), "copy", "keeper.sock")); got != "" {
+		t.Errorf("a copy has the boot %q", got)
+	}
+	for _, boot := range []string{"", "given"} {
+		before := storedBoot(socket)
+		if got, err := storeBoot(lock, socket, boot); err != nil || got != storedBoot(socket) || boot != "" && got != boot || boot == "" && got != before {
+			t.Errorf("%q is stored as %q, %v", boot, got, err)
 		}
 	}
 }
