@@ -265,10 +265,11 @@ func TestStoredBoots(t *testing.T) {
 	if err := os.WriteFile(lockOf(socket), []byte(whole), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.CopyFS(filepath.Join(filepath.Dir(socket), "copy"), os.DirFS(filepath.Dir(socket))); err != nil {
+	elsewhere := t.TempDir()
+	if err := os.CopyFS(elsewhere, os.DirFS(filepath.Dir(socket))); err != nil {
 		t.Fatal(err)
 	}
-	if got := storedBoot(filepath.Join(filepath.Dir(socket), "copy", "keeper.sock")); got != "" {
+	if got := storedBoot(filepath.Join(elsewhere, "keeper.sock")); got != "" {
 		t.Errorf("a copy has the boot %q", got)
 	}
 	for _, boot := range []string{"", "given"} {
