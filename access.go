@@ -7,6 +7,7 @@ import (
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/auth"
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/backend/listing"
 	"github.com/troupe-run/troupe/internal/bearer"
 	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/scope"
@@ -50,7 +51,11 @@ func (s *serviceAccess) isKnown(principal any, method, name []byte) bool {
 		return true
 	}
 	t, ok := s.tools.findTool(name)
-	return ok && s.viewOf(func() Principal { return principalOf(principal) }).seesItem(t.item())
+	v := s.viewOf(func() Principal { return principalOf(principal) })
+	if h := s.hosting.now(); h != nil && !ok {
+		return h.Lists(listing.Tools, decodeText(name), hostedSeenBy(v))
+	}
+	return ok && v.seesItem(t.item())
 }
 
 // identifyCaller says in in who makes a request, as authenticateRequest returned it.

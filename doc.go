@@ -38,6 +38,7 @@
 //	2026-07-28: other call      cancelled          ends first  unknown     unknown     runs on       runs on
 //	2026-07-28: question        waits              runs again  runs again  runs again  goes on       not promised
 //	2026-07-28: listener        reopen             reopen      reopen      reopen      goes on       reopen
+//	Process of a backend        goes on            goes on     goes on     ends        not promised  not promised
 //	HTTP+SSE                    ends               ends        ends        ends        goes on       goes on
 //	stdio                       ends               ends        ends        ends        one process   not promised
 //

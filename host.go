@@ -53,6 +53,7 @@ type host struct {
 	storesInMemory bool                   // the store is in this process's memory, and so ends with it
 	knowsCallers   bool                   // somebody says who makes a request
 	takesAnybody   bool                   // or it may be that nobody does
+	crowd          bool                   // those of whom nobody says who they are may be several, wherever they come from
 	taskMax        time.Duration          // Options.Store.TaskMax
 	redact         func(*LogMessage) bool // Options.Redact
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/catalogue"
+	"github.com/troupe-run/troupe/internal/hosting"
 	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/mcp"
@@ -65,9 +66,11 @@ type remoteLists struct {
 
 // noteOwnLists notes the lists of a server that is being mounted.
 func (e *remoteLists) noteOwnLists(s *Server) {
-	e.start = time.Now()
+	if e.start.IsZero() {
+		e.start = time.Now()
+	}
 	for list := range e.own {
-		e.own[list] = s.listDigest(list, nil)
+		e.own[list] = s.listDigest(list, nil, nil)
 	}
 }
 
@@ -109,7 +112,7 @@ func (e *remoteLists) setDigest(list int, digest string) {
 // noteOwnChange notes that a list may have changed here. It reports whether everybody must be told again: the others had this
 // digest before, and a client has got the list from here since.
 func (e *remoteLists) noteOwnChange(list int, s *Server) (again bool) {
-	now := s.listDigest(list, nil)
+	now := s.listDigest(list, nil, nil)
 	if now == e.own[list] {
 		return false
 	}
@@ -144,7 +147,7 @@ func (s *serviceLists) tellLists(here, again which) {
 	var changed []actors.ListChange
 	for list, name := range listNames {
 		if here[list] {
-			changed = append(changed, actors.ListChange{List: name, Digest: s.srv.listDigest(list, nil), Again: again[list]})
+			changed = append(changed, actors.ListChange{List: name, Digest: s.srv.listDigest(list, nil, nil), Again: again[list]})
 		}
 	}
 	s.rt.node.TellLists(s.svc, changed)
@@ -154,7 +157,7 @@ func (s *serviceLists) tellLists(here, again which) {
 // announceLists tells a session which lists differ from those announced to it, if it listens
 // on this node. It is told of those in again in any case.
 func (s *serviceLists) announceLists(p *actors.Peer, again which) {
-	now, before := s.listDigests(s.access.viewOf(ownerOf(p))), p.Announced()
+	now, before := s.listDigests(s.access.viewOf(ownerOf(p)), s.hosting.callerOf(p)), p.Announced()
 	if now == before && again == (which{}) {
 		return
 	}
@@ -192,7 +195,7 @@ func (s *serviceLists) appendListPage(call *Call, m *codec.Message, cache *Cache
 	} else {
 		dst = append(dst, '{')
 	}
-	out, last := p(dst, after, s.limits.PageSize)
+	out, _, last := p(dst, after, s.limits.PageSize)
 	if last != "" {
 		cursor, err := s.rt.sealText(last, aad)
 		if err != nil {
@@ -213,13 +216,13 @@ func (s *serviceLists) listCache() *Cache {
 	return &c
 }
 
-// listDigests returns the digests of what v sees of the server's lists. A session's record
+// listDigests returns the digests of what v sees of the server's lists, and c of those of its backends. A session's record
 // keeps those that were announced last, so that each change is announced once. Where another node has changed a list since, it is
 // that node's digest: what v sees of it, nobody here can say.
-func (s *serviceLists) listDigests(v *view) string {
+func (s *serviceLists) listDigests(v *view, c *hosting.Caller) string {
 	var all [len(announced)]string
 	for list := range all {
-		all[list] = s.srv.listDigest(list, v)
+		all[list] = s.srv.listDigest(list, v, c)
 		switch other := s.remoteLists.newestDigest(list); {
 		case other == "":
 		case v == nil:
@@ -232,15 +235,15 @@ func (s *serviceLists) listDigests(v *view) string {
 }
 
 // changesFor returns a function that reports whether a list, named by the method of its
-// notification, has changed for v since it last reported so. It returns nil where every change
-// is one for v.
-func (s *serviceLists) changesFor(v *view) func(method string) bool {
-	if v == nil && !s.rt.sharesStore {
+// notification, has changed for v, or for c in the lists of backends, since it last reported so. It returns nil where every change
+// is one for both.
+func (s *serviceLists) changesFor(v *view, c *hosting.Caller) func(method string) bool {
+	if v == nil && c == nil && !s.rt.sharesStore {
 		return nil
 	}
-	before := strings.Split(s.listDigests(v), " ")
+	before := strings.Split(s.listDigests(v, c), " ")
 	return func(method string) bool {
-		now := strings.Split(s.listDigests(v), " ")
+		now := strings.Split(s.listDigests(v, c), " ")
 		for i := range announced {
 			if announced[i] == method && now[i] != before[i] {
 				before[i] = now[i]
@@ -292,6 +295,15 @@ func (m *mountPoint) clearService() {
 	m.mu.Lock()
 	m.s = nil
 	m.mu.Unlock()
+}
+
+// noteLists notes what the lists of a mounted server are, which have not changed: only now it is known.
+func (m *mountPoint) noteLists() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.s != nil {
+		m.s.lists.remoteLists.noteOwnLists(m.s.srv)
+	}
 }
 
 // listChanged announces a change of a list, by its index in announced, after changeDelay, so
@@ -405,11 +417,12 @@ func (m *mountPoint) adviseName(tool string) {
 	}
 }
 
-// pager reads a list page by page.
-type pager func(dst []byte, after string, size int) (out []byte, last string)
+// pager reads a list page by page: it appends a member with up to size items behind the one whose name is after. n is how many there are, and last the name of the
+// last one if more follow.
+type pager func(dst []byte, after string, size int) (out []byte, n int, last string)
 
 func pagerOf[T offer](s *catalogue.Snapshot[T], v *view, r mcp.Revision, member string) pager {
-	return func(dst []byte, after string, size int) ([]byte, string) {
+	return func(dst []byte, after string, size int) ([]byte, int, string) {
 		return s.AppendPage(dst, seenBy[T](v), r, member, after, size)
 	}
 }

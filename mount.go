@@ -167,7 +167,7 @@ func (rt *mountTable) registerServer(srv *Server, path string) (*service, error)
 	if err := errors.Join(limits.Settle("Limits.", &own), spoken.Check("ServerOptions.Revisions", srv.opts.Revisions)); err != nil {
 		return nil, fmt.Errorf("troupe: the server %q: %w", id, err)
 	}
-	s := &service{rt: &rt.host, served: rt.publishNow, srv: srv, id: id, path: path, speaks: srv.spokenRevisions(rt.opts.Revisions), limits: own, ops: rt.tel.Operations(id), spans: rt.tel.Tracing(), Observer: rt.newObserver()}
+	s := &service{rt: &rt.host, served: rt.publishNow, hosting: serviceHosting{backends: &rt.backends}, srv: srv, id: id, path: path, speaks: srv.spokenRevisions(rt.opts.Revisions), limits: own, ops: rt.tel.Operations(id), spans: rt.tel.Tracing(), Observer: rt.newObserver()}
 	s.bindParts()
 	s.lists.remoteLists.shared = rt.sharesStore
 	var bounds actors.Limits
@@ -199,6 +199,7 @@ func (rt *mountTable) registerServer(srv *Server, path string) (*service, error)
 		return ok && t.safe
 	}, Makes: srv.hasTasks.Load})
 	s.tools.logMissingPages()
+	s.hosting.begin()
 	return s, nil
 }
 
@@ -258,6 +259,7 @@ func (rt *Runtime) Unmount(path string) bool {
 		rt.bearer.Unmount(m.resources)
 	}
 	id := m.service.id
+	m.service.hosting.end()
 	rt.tasks.Unmount(id)
 	rt.node.Unmount(m.service.svc)
 	m.service.srv.mount.clearService()
@@ -396,7 +398,7 @@ func (rt *mountTable) publishServed() {
 	}
 	all := make(map[string]program.Program, len(rt.services))
 	for id, s := range rt.services {
-		all[id] = program.Program{Name: s.srv.impl.Name, Tools: s.srv.listDigest(listTools, nil)}
+		all[id] = program.Program{Name: s.srv.impl.Name, Tools: s.srv.listDigest(listTools, nil, nil)}
 	}
 	rt.cluster.Serves(all)
 }

@@ -90,7 +90,7 @@ func (s *serviceResources) mayFollow(v *view, uri string) bool {
 		return true
 	}
 	_, ok := s.srv.findReader(v, uri)
-	return ok
+	return ok || s.hosting.mayFollow(v, uri)
 }
 
 // withholdsResource reports whether a caller lacks a scope that the resource at uri needs.
@@ -154,6 +154,11 @@ func (s *serviceResources) changeSubscription(ctx context.Context, call *Call, m
 	}
 	if err != nil {
 		return nil, s.internalError(string(m.Method), err)
+	}
+	if s.hosting.now() != nil {
+		if refused := s.hosting.follow(ctx, call, m, uri); refused != nil {
+			return nil, refused
+		}
 	}
 	return append(dst, '{', '}'), nil
 }

@@ -121,8 +121,9 @@ type resultHead struct {
 	name  json.RawMessage // the server's name
 }
 
-func newResultHead(info mcp.Implementation) resultHead {
-	name := mcp.Raw(info)
+func newResultHead(info mcp.Implementation) resultHead { return newNamedHead(mcp.Raw(info)) }
+
+func newNamedHead(name json.RawMessage) resultHead {
 	return resultHead{[]byte(`{"resultType":"complete"`), append([]byte(`"_meta":`), mcp.Raw(mcp.Meta{mcp.MetaServerInfo: name})...), name}
 }
 

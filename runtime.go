@@ -80,6 +80,7 @@ type Runtime struct {
 	table      mountTable
 	operations operations
 	auth       authentication
+	backends   nodeBackends
 }
 
 var _ http.Handler = (*Runtime)(nil)
@@ -87,7 +88,7 @@ var _ http.Handler = (*Runtime)(nil)
 // bindParts gives the parts of rt the Runtime that they are parts of.
 func (rt *Runtime) bindParts() {
 	rt.endpoints.Runtime, rt.drainer.Runtime, rt.table.Runtime, rt.operations.Runtime = rt, rt, rt, rt
-	rt.auth.Runtime = rt
+	rt.auth.Runtime, rt.backends.Runtime = rt, rt
 }
 
 // New opens the store and returns a Runtime with no servers. It fails with
@@ -126,6 +127,7 @@ func New(o Options) (*Runtime, error) {
 		log: o.Log, requests: requests, pseudonyms: o.Telemetry.Principals, hits: limits.NewLog(o.Log), cluster: node, tel: tel, keys: node.Keys(),
 		sharesStore: o.Store.NATS.mayBeShared(), storesInMemory: o.Dir == "" && o.Store.NATS.URL == "",
 		knowsCallers: o.hasAuth(), takesAnybody: !o.hasAuth() || o.Auth != nil && o.Auth.AllowAnonymous, taskMax: o.Store.TaskMax, redact: o.Redact,
+		crowd: o.AllowAnonymous || o.HTTP.PublicURL != "",
 	}, opts: o, pair: pair, mounts: make(map[string]*mount), paths: make(map[string]http.Handler), services: make(map[string]*service)}
 	rt.bindParts()
 	rt.drainer.drained, rt.drainer.dismissed = make(chan struct{}), make(chan struct{})
@@ -230,6 +232,9 @@ func (rt *Runtime) Close(ctx context.Context) error {
 		if rt.node != nil {
 			errs = append(errs, rt.node.Close(ctx))
 		}
+		leave, done := halfTime(ctx)
+		rt.backends.close(leave)
+		done()
 		// Clients that do not read leave the store enough time to end its lease.
 		flush, cancel := halfTime(ctx)
 		for _, m := range rt.table.mountedServers() {

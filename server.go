@@ -17,6 +17,7 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/catalogue"
+	"github.com/troupe-run/troupe/internal/hosting"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/scope"
@@ -129,6 +130,7 @@ type Server struct {
 	hasSkills              atomic.Bool // a skill was added, or the program declares that there may be some
 	hasPages               atomic.Bool // a page was added, or a tool that has one
 	scoped                 atomic.Bool // the server needs scopes, or an item was added that does
+	backends               serverBackends
 	mount                  mountPoint
 }
 
@@ -598,8 +600,17 @@ func (s *Server) FilterChanged() {
 	}
 }
 
-// listDigest returns the digest of what v sees of a list, by its index in announced.
-func (s *Server) listDigest(list int, v *view) string {
+// listDigest returns the digest of what v sees of a list, by its index in announced. c is who sees those of backends, nil for nobody in particular.
+func (s *Server) listDigest(list int, v *view, c *hosting.Caller) string {
+	own := s.ownDigest(list, v)
+	if h := s.backends.hosted.Load(); h != nil {
+		return h.Digest(own, s.hostedView(v, c), hostedLists[list]...)
+	}
+	return own
+}
+
+// ownDigest is listDigest for the server's own items.
+func (s *Server) ownDigest(list int, v *view) string {
 	switch list {
 	case listTools:
 		return s.tools.Now().DigestFor(seenBy[*tool](v))

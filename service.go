@@ -11,6 +11,7 @@ import (
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/backend/listing"
 	"github.com/troupe-run/troupe/internal/guard"
 	"github.com/troupe-run/troupe/internal/hosted"
 	"github.com/troupe-run/troupe/internal/limits"
@@ -52,6 +53,7 @@ type service struct {
 	prompts   servicePrompts
 	methods   serviceMethods
 	discovery serviceDiscovery
+	hosting   serviceHosting
 }
 
 var (
@@ -62,7 +64,7 @@ var (
 // bindParts gives the parts of s the service that they are parts of.
 func (s *service) bindParts() {
 	s.tasks.service, s.access.service, s.scopes.service, s.resources.service, s.lists.service = s, s, s, s, s
-	s.tools.service, s.prompts.service, s.methods.service, s.discovery.service = s, s, s, s
+	s.tools.service, s.prompts.service, s.methods.service, s.discovery.service, s.hosting.service = s, s, s, s, s
 	s.access.visible, s.access.count = s.srv.opts.Visible, func() { s.rt.node.Kernel().CountPanic() }
 	s.access.log = func(failure *guard.Failure, unlogged int64) {
 		s.rt.log.Error("a function of the server "+failure.Did(), append(failure.Attrs(), "server", s.id, "function", "Visible", "unlogged", unlogged)...)
@@ -179,16 +181,17 @@ func (s *service) Initialize(ctx context.Context, params []byte) (actors.Settled
 	if !ok {
 		return actors.Settled{}, nil, mcp.Errorf(mcp.CodeInvalidParams, "clientInfo: name and version are longer than %d bytes", maxClient)
 	}
-	result, err := codec.Marshal(protocol.InitializeResultFor(mcp.InitializeResult{
+	hosted := s.hosting.newCaller(ctx, kept, r)
+	result, err := s.hosting.initializeResult(hosted, mcp.InitializeResult{
 		ProtocolVersion: revision,
 		Capabilities:    s.discovery.shownCapabilities(),
 		ServerInfo:      s.srv.impl,
 		Instructions:    s.srv.opts.Instructions,
-	}, r))
+	}, r)
 	if err != nil {
 		return actors.Settled{}, nil, s.internalError("initialize", err)
 	}
-	return actors.Settled{Revision: revision, Client: client, Capabilities: kept, Announced: s.lists.listDigests(s.access.viewOf(ownerIn(ctx)))}, result, nil
+	return actors.Settled{Revision: revision, Client: client, Capabilities: kept, Announced: s.lists.listDigests(s.access.viewOf(ownerIn(ctx)), hosted)}, result, nil
 }
 
 // Safe reports whether a call may run again: the table of methods decides, and tools and methods of
@@ -201,6 +204,9 @@ func (s *service) Safe(method, name []byte) bool {
 		return !own || h.safe
 	case known.Rerun == protocol.RerunTool:
 		t, ok := s.tools.findTool(name)
+		if h := s.hosting.now(); h != nil && !ok {
+			return h.Safe(decodeText(name))
+		}
 		return ok && t.safe
 	}
 	return known.Rerun == protocol.RerunSafe
@@ -213,6 +219,9 @@ func (s *service) insistsOnSafe(method, name []byte) bool {
 		return ok && h.safe
 	}
 	t, ok := s.tools.findTool(name)
+	if h := s.hosting.now(); h != nil && !ok {
+		return h.Insists(decodeText(name))
+	}
 	return ok && t.Rerun == Safe
 }
 
@@ -294,11 +303,12 @@ func (s *service) operationOf(m *codec.Message) (*telemetry.Operation, *tool) {
 			}
 			return op, t
 		}
-		return s.ops.Operation(mcp.MethodToolsCall, ""), nil
+		return s.ops.Operation(mcp.MethodToolsCall, s.hosting.countedAs(listing.Tools, m.Name)), nil
 	case mcp.MethodPromptsGet:
 		if p, ok := s.srv.prompts.Get(decodeText(m.Name)); ok {
 			return s.ops.Operation(mcp.MethodPromptsGet, p.Name), nil
 		}
+		return s.ops.Operation(mcp.MethodPromptsGet, s.hosting.countedAs(listing.Prompts, m.Name)), nil
 	}
 	if known, ok := protocol.LookupMethod(m.Method); ok {
 		return s.ops.Operation(known.Name, ""), nil
@@ -318,6 +328,9 @@ func (s *service) dispatchCall(ctx context.Context, call *Call, t *tool, dst []b
 		}
 	}
 	if string(m.Method) == mcp.MethodToolsCall { // which every revision has
+		if t == nil && s.hosting.now() != nil {
+			return s.hosting.callTool(ctx, call, dst)
+		}
 		return s.tools.callTool(ctx, call, call.visibleTool(t), dst)
 	}
 	out, err = s.routeMethod(ctx, call, m, dst)
@@ -336,6 +349,11 @@ func (s *service) routeMethod(ctx context.Context, call *Call, m *codec.Message,
 		}
 		return nil, methodNotFound(m)
 	}
+	if s.hosting.now() != nil {
+		if out, taken, err := s.hosting.routeMethod(ctx, call, m, dst); taken {
+			return out, err
+		}
+	}
 	switch string(m.Method) {
 	case mcp.MethodPing:
 		out = append(dst, '{', '}')
@@ -343,16 +361,16 @@ func (s *service) routeMethod(ctx context.Context, call *Call, m *codec.Message,
 		out, err = s.discovery.appendDiscovery(dst, r)
 	case mcp.MethodToolsList:
 		s.lists.remoteLists.noteListAsked(listTools)
-		out, err = s.lists.appendListPage(call, m, s.lists.listCache(), pagerOf(s.srv.tools.Now(), call.callerView(), r, "tools"), dst)
+		out, err = s.lists.appendListPage(call, m, s.lists.listCache(), hostedPager(s, call, listing.Tools, s.srv.tools.Now()), dst)
 	case mcp.MethodPromptsList:
 		s.lists.remoteLists.noteListAsked(listPrompts)
-		out, err = s.lists.appendListPage(call, m, s.lists.listCache(), pagerOf(s.srv.prompts.Now(), call.callerView(), r, "prompts"), dst)
+		out, err = s.lists.appendListPage(call, m, s.lists.listCache(), hostedPager(s, call, listing.Prompts, s.srv.prompts.Now()), dst)
 	case mcp.MethodResourcesList:
 		s.lists.remoteLists.noteListAsked(listResources)
-		out, err = s.lists.appendListPage(call, m, s.lists.listCache(), pagerOf(s.srv.resources.Now(), call.callerView(), r, "resources"), dst)
+		out, err = s.lists.appendListPage(call, m, s.lists.listCache(), hostedPager(s, call, listing.Resources, s.srv.resources.Now()), dst)
 	case mcp.MethodResourcesTemplatesList:
 		s.lists.remoteLists.noteListAsked(listResources)
-		out, err = s.lists.appendListPage(call, m, s.lists.listCache(), pagerOf(s.srv.templates.Now(), call.callerView(), r, "resourceTemplates"), dst)
+		out, err = s.lists.appendListPage(call, m, s.lists.listCache(), hostedPager(s, call, listing.Templates, s.srv.templates.Now()), dst)
 	case mcp.MethodSkillsList, mcp.MethodSkillsGet, mcp.MethodResourcesDirectoryRead:
 		out, err = s.resources.skillsMethod(call, m, dst)
 	case mcp.MethodPromptsGet:
@@ -399,6 +417,9 @@ func (s *service) setLevel(ctx context.Context, call *Call, m *codec.Message, ds
 	}
 	if err := call.peer.p.SetLevel(ctx, string(level)); err != nil {
 		return nil, s.internalError(mcp.MethodLoggingSetLevel, err)
+	}
+	if h := s.hosting.now(); h != nil {
+		h.SetLevel(ctx, s.hosting.callerOf(call.peer.p), string(level))
 	}
 	return append(dst, '{', '}'), nil
 }
@@ -483,14 +504,15 @@ func (s *service) hookSessions() {
 			s.rt.tel.SessionEnded(observe.Via(via, p.Revision()), lasted)
 		}
 	}
+	if s.svc.Ended = s.hosting.sessionEnded; s.srv.opts.SessionEnded != nil {
+		s.svc.Ended = func(p *actors.Peer, how actors.Ending) {
+			s.containPanic("SessionEnded", func() { s.srv.opts.SessionEnded(&Peer{p}, sessionEnds[how]) })
+			s.hosting.sessionEnded(p, how)
+		}
+	}
 	s.svc.Known, s.svc.Withholds = s.access.isKnown, s.resources.withholdsUpdate
 	if s.srv.opts.Visible != nil {
 		s.svc.Hears = s.resources.mayGetUpdate
-	}
-	if f := s.srv.opts.SessionEnded; f != nil {
-		s.svc.Ended = func(p *actors.Peer, how actors.Ending) {
-			s.containPanic("SessionEnded", func() { f(&Peer{p}, sessionEnds[how]) })
-		}
 	}
 }
 
@@ -509,6 +531,7 @@ func (s *service) Notified(p *actors.Peer, method string, params []byte) {
 		s.watch.Changed(p.Key(), params)
 	case mcp.NotifyRootsListChanged:
 		p.Forget()
+		s.hosting.rootsChanged(p)
 		if s.srv.opts.RootsChanged != nil {
 			s.containPanic("RootsChanged", func() { s.srv.opts.RootsChanged(&Peer{p}) })
 		}
@@ -521,6 +544,9 @@ func (s *service) MayAsk(method, name []byte) bool {
 	switch string(method) {
 	case mcp.MethodToolsCall:
 		t, ok := s.tools.findTool(name)
+		if h := s.hosting.now(); h != nil && !ok {
+			return h.May(decodeText(name))
+		}
 		return ok && t.Needs != 0
 	case mcp.MethodPromptsGet, mcp.MethodResourcesRead:
 		return true
@@ -576,7 +602,7 @@ func (s *service) Listening(ctx context.Context, c *actors.Call) (actors.Listeni
 		return actors.Listening{}, s.internalError(mcp.MethodSubscriptionsListen, err)
 	}
 	later := view.forLater()
-	l := actors.Listening{Tools: f.ToolsListChanged, Prompts: f.PromptsListChanged, Resources: f.ResourcesListChanged, URIs: uris, Accepted: accepted, Changed: s.lists.changesFor(later)}
+	l := actors.Listening{Tools: f.ToolsListChanged, Prompts: f.PromptsListChanged, Resources: f.ResourcesListChanged, URIs: uris, Accepted: accepted, Changed: s.lists.changesFor(later, s.hosting.callerOf(c.Peer()))}
 	if len(followed) > 0 {
 		l.Others = s.tasks.followTasks(followed)
 	}

@@ -218,15 +218,14 @@ func (d *directory) nextFile(at int) (int, bool) {
 
 // appendPage is a [pager]. A child is known by its URI, which ends with a slash where it is a directory: so children are in the order of
 // the files.
-func (d *directory) appendPage(dst []byte, after string, size int) ([]byte, string) {
+func (d *directory) appendPage(dst []byte, after string, size int) (out []byte, n int, last string) {
 	at := d.firstFile()
 	if after > d.prefix { // a cursor may be from another directory
 		from, _ := slices.BinarySearch(d.now.Names, after)
 		at = max(at, from)
 	}
 	dst = append(dst, `"resources":[`...)
-	last := ""
-	for shown := 0; ; shown++ {
+	for ; ; n++ {
 		for at < len(d.now.Names) && after != "" && (d.now.Names[at] == after || strings.HasSuffix(after, "/") && strings.HasPrefix(d.now.Names[at], after)) {
 			at++ // the rest of the child before
 		}
@@ -235,11 +234,11 @@ func (d *directory) appendPage(dst []byte, after string, size int) ([]byte, stri
 			last = ""
 			break
 		}
-		if shown == size {
+		if n == size {
 			last = after
 			break
 		}
-		if shown > 0 {
+		if n > 0 {
 			dst = append(dst, ',')
 		}
 		after = d.now.Names[at]
@@ -250,7 +249,7 @@ func (d *directory) appendPage(dst []byte, after string, size int) ([]byte, stri
 			dst = append(dst, d.now.ItemsFor(d.revision)[at]...)
 		}
 	}
-	return append(dst, ']'), last
+	return append(dst, ']'), n, last
 }
 
 // appendDirectory appends a child that is a directory.

@@ -49,12 +49,14 @@ const (
 	KindRequest
 	KindStream
 	KindSubscription
-	KindTask  // of package worker
-	KindQueue // of package worker
+	KindTask     // of package worker
+	KindQueue    // of package worker
+	KindPool     // of package backend
+	KindInstance // of package backend
 )
 
 // kinds are the names of the kinds in metrics and logs.
-var kinds = []string{KindNode: "node", KindSession: "session", KindRequest: "request", KindStream: "stream", KindSubscription: "subscription", KindTask: "task", KindQueue: "queue"}
+var kinds = []string{KindNode: "node", KindSession: "session", KindRequest: "request", KindStream: "stream", KindSubscription: "subscription", KindTask: "task", KindQueue: "queue", KindPool: "pool", KindInstance: "instance"}
 
 // ErrClosing is the cause that ends handlers when the node stops.
 var ErrClosing = errors.New("the node is shutting down")

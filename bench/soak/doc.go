@@ -6,6 +6,8 @@
 //	soak greed  has clients take all they can get of a process with 1 GiB, beside a quiet client
 //	soak costs  measures behind --events stored events a stream of 200 events that is resumed
 //	            (resume) and a node that is killed (behind), --rounds times each
+//	soak orphans    kills serve, its keeper, and wrappers and servers that it hosts, --rounds times
+//	soak abandoned  has clients of hosted servers leave without ending their sessions
 //
 // # World
 //
@@ -98,4 +100,23 @@
 // second; a run of less than twelve minutes is not judged so. When all clients have left and those
 // times are over, no session, stream, call, event, task or byte that is held for a client may
 // remain, and no more goroutines and files than before but for those of the store.
+//
+// # Orphans
+//
+// The backends are test/backend, alone, below a wrapper as npx is, deaf to the end of its input and to
+// SIGTERM, beside children, daemons and zombies, or all of that. In each round three sessions have an
+// instance each, some in mid-call, and one of serve, the keeper, a wrapper and a server is killed. Then
+// each session is served, by the process that it had unless that was lost, and ends with DELETE:
+//
+//   - within 5 s no process of a backend is left, nor one that has ended and was not waited for. With
+//     --counts only one that stays for minutes counts;
+//   - serve has no more goroutines and files than after the first round of its process, and the keeper
+//     no more files;
+//   - after the end of serve the keeper ends, too.
+//
+// # Abandoned
+//
+// --clients at a time begin sessions for --time, call their instances once, some in a call that never
+// ends, and go without a word. There must never be more processes than max, twice --clients, and none
+// once they were idle for a tenth of --time.
 package main

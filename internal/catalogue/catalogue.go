@@ -227,8 +227,8 @@ func (s *Snapshot[T]) DigestFor(sees func(T) bool) string {
 }
 
 // AppendPage appends a member with the list of the items for which sees is true, from the first name after
-// `after`; nil sees all. It returns the last name of the page if there are more items.
-func (s *Snapshot[T]) AppendPage(dst []byte, sees func(T) bool, r mcp.Revision, member, after string, size int) (out []byte, last string) {
+// `after`; nil sees all. It returns how many items there are, and the last name of the page if there are more.
+func (s *Snapshot[T]) AppendPage(dst []byte, sees func(T) bool, r mcp.Revision, member, after string, size int) (out []byte, n int, last string) {
 	i := 0
 	if after != "" {
 		i, _ = slices.BinarySearchFunc(s.Names, after, strings.Compare)
@@ -254,5 +254,5 @@ func (s *Snapshot[T]) AppendPage(dst []byte, sees func(T) bool, r mcp.Revision, 
 		dst = append(dst, items[i]...)
 		shown, newest = shown+1, s.Names[i]
 	}
-	return append(dst, ']'), last
+	return append(dst, ']'), shown, last
 }

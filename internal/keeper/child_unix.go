@@ -36,6 +36,7 @@ type child struct {
 	inTold   uint64 // the last number of in that the holder knows to be written
 	out      sentLines
 	words    complaints
+	ledger   ledger
 	stop     stopping
 	ending   bool   // whether a goroutine carries out stop
 	reason   string // why it is ended

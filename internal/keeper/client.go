@@ -57,11 +57,12 @@ type Client struct {
 	frames    []byte // what the keeper is to be told beside lines
 	last      uint64 // the number of the newest request
 	requests  map[uint64]*request
-	processes map[uint64]*Process // by handle
-	ready     []*Process          // that may have something for the keeper
-	failure   error               // why nothing follows
-	broken    int                 // how often the connection has broken soon after it was made
-	detail    error               // how the keeper's process ended, if it is a child of this one
+	processes map[uint64]*Process          // by handle
+	recalled  map[uint64]map[string][]byte // what is remembered of processes that are about to be adopted
+	ready     []*Process                   // that may have something for the keeper
+	failure   error                        // why nothing follows
+	broken    int                          // how often the connection has broken soon after it was made
+	detail    error                        // how the keeper's process ended, if it is a child of this one
 }
 
 // A request waits for its answer.
@@ -90,7 +91,7 @@ func newClient(ctx context.Context, o Options, conn net.Conn, redial func(contex
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	c := &Client{options: o, redial: redial, ended: make(chan struct{}), requests: map[uint64]*request{}, processes: map[uint64]*Process{}}
+	c := &Client{options: o, redial: redial, ended: make(chan struct{}), requests: map[uint64]*request{}, processes: map[uint64]*Process{}, recalled: map[uint64]map[string][]byte{}}
 	r, err := c.greet(ctx, conn)
 	if err != nil {
 		_ = conn.Close()
@@ -275,6 +276,21 @@ func (c *Client) control(k kind, v any) {
 	c.wire.now()
 }
 
+// remember tells the keeper a text of a process, if there is a connection. The caller holds c.mu.
+func (c *Client) remember(handle uint64, name string, text []byte) {
+	if c.wire != nil {
+		c.frames = appendText(c.frames, kindRemember, handle, name, text)
+		c.wire.now()
+	}
+}
+
+// recall returns what the keeper has told that is remembered of a process, once. The caller holds c.mu.
+func (c *Client) recall(handle uint64) map[string][]byte {
+	texts := c.recalled[handle]
+	delete(c.recalled, handle)
+	return texts
+}
+
 // ask sends a request, whose body is made of its number, and waits for the answer.
 func (c *Client) ask(ctx context.Context, k kind, body func(number uint64) any, answer, late func(frame) error) error {
 	r := &request{kind: k, answer: answer, late: late, done: make(chan error, 1)}
@@ -327,6 +343,16 @@ func (c *Client) handle(f frame) error {
 		handle, number, _, err := readPlace(f.body)
 		if p := c.processes[handle]; err == nil && p != nil && p.attached {
 			err = p.acknowledged(number)
+		}
+		return err
+	case kindRecall: // before the process is adopted
+		defer c.mu.Unlock()
+		handle, name, text, err := readText(f.body)
+		if err == nil && c.recalled[handle] == nil {
+			c.recalled[handle] = make(map[string][]byte)
+		}
+		if err == nil {
+			c.recalled[handle][name] = text
 		}
 		return err
 	case kindStderr:

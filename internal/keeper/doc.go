@@ -4,7 +4,7 @@
 //	serve ── Client ══ UNIX socket ══ engine ── pipes ── processes, and what they have started
 //	         Process                  (Main)
 //
-// [Join] connects to a keeper, and starts one where there is none. [Client.Start] starts a process, [Client.List] and [Client.Adopt] take over those that are there, and [Process.SetNote] says what whoever takes them
+// [Join] connects to a keeper, and starts one where there is none. [Client.Start] starts a process, [Client.List] and [Client.Adopt] take over those that are there, and [Process.Remember] keeps what whoever takes them
 // over needs to know. [Embedded] has the same without a keeper, for a program that cannot start one: its processes end with it.
 //
 //	c, err := keeper.Join(ctx, keeper.Options{Socket: socket}, keeper.Launch{Program: []string{troupe, "keeper"}})
@@ -44,7 +44,7 @@
 // # Releases
 //
 // The two ends may be of different releases: [Main] and [Client] agree on the newest version that both speak. A frame, or a member of one, that the other does not know is refused by its name
-// ([ErrUnknown]), and nothing else happens: whoever relies on it has to know. What a later release adds it sends only under a later version: SetNote is of version 2.
+// ([ErrUnknown]), and nothing else happens: whoever relies on it has to know. What a later release adds it sends only under a later version.
 //
 // # Confinement
 //

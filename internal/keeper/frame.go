@@ -46,15 +46,14 @@ const (
 	kindLine
 	kindAck
 	kindStderr
-	kindNote // since noteVersion
+	kindRemember
+	kindRecall
 )
 
 // Versions of the protocol that this release speaks. A kind or a member that a later one adds is sent only to who knows that version.
 const (
 	oldestVersion = 1
-	newestVersion = 2
-
-	noteVersion = 2 // has note
+	newestVersion = 1
 )
 
 // kinds has the name of each kind, for errors and the log, and the largest body.
@@ -80,7 +79,8 @@ var kinds = [...]struct {
 	kindLine:     {"line", placeSize + MaxLine},
 	kindAck:      {"ack", placeSize},
 	kindStderr:   {"stderr", maxControl},
-	kindNote:     {"note", maxControl},
+	kindRemember: {"remember", placeSize + maxName + maxLedger},
+	kindRecall:   {"recall", placeSize + maxName + maxLedger},
 }
 
 func (k kind) known() bool { return k > 0 && int(k) < len(kinds) }
@@ -161,4 +161,22 @@ func readPlace(body []byte) (handle, number uint64, rest []byte, err error) {
 		return 0, 0, nil, fmt.Errorf("%w: it has %d bytes and should say which process and which line", errFrame, len(body))
 	}
 	return binary.BigEndian.Uint64(body), binary.BigEndian.Uint64(body[8:]), body[placeSize:], nil
+}
+
+// appendText appends a frame with a text that a process has by a name.
+func appendText(b []byte, k kind, handle uint64, name string, text []byte) []byte {
+	b = appendPlace(appendHeader(b, k, placeSize+len(name)+len(text)), handle, uint64(len(name)))
+	return append(append(b, name...), text...)
+}
+
+// readText reads the body of such a frame.
+func readText(body []byte) (handle uint64, name string, text []byte, err error) {
+	handle, length, rest, err := readPlace(body)
+	if err != nil {
+		return 0, "", nil, err
+	}
+	if length > uint64(len(rest)) {
+		return 0, "", nil, fmt.Errorf("%w: a name of %d bytes in %d", errFrame, length, len(rest))
+	}
+	return handle, string(rest[:length]), rest[length:], nil
 }

@@ -101,13 +101,6 @@ type (
 		Handle uint64 `json:"handle"`
 	}
 
-	// note replaces what a process has for whoever adopts it.
-	note struct {
-		Request uint64 `json:"request"`
-		Handle  uint64 `json:"handle"`
-		Note    string `json:"note"`
-	}
-
 	exited struct {
 		Handle uint64 `json:"handle"`
 		Status Status `json:"status"`

@@ -233,6 +233,17 @@ func (e *engine) handle(p *peer, f frame) error {
 			}
 		}
 		return nil
+	case kindRemember:
+		handle, name, text, err := readText(f.body)
+		if err != nil {
+			return err
+		}
+		if c := e.kept[handle]; c != nil && c.holder == p {
+			if err := c.ledger.remember(name, text); err != nil {
+				p.refuse(0, f.kind, err)
+			}
+		}
+		return nil
 	case kindForget:
 		return answer(p, f, func(v forget) (uint64, error) {
 			if c := e.kept[v.Handle]; c != nil && c.holder == p {
@@ -272,10 +283,6 @@ func (e *engine) handle(p *peer, f frame) error {
 			wakeUp(e.poke)
 			return v.Request, nil
 		})
-	case kindNote:
-		if p.version >= noteVersion {
-			return answer(p, f, func(v note) (uint64, error) { return v.Request, e.replaceNote(p, v) })
-		}
 	}
 	p.refuse(requestOf(f), f.kind, fmt.Errorf("%w: of version %d", ErrUnknown, p.version))
 	return nil
@@ -348,25 +355,14 @@ func (e *engine) adopt(p *peer, v adopt) error {
 		return fmt.Errorf("%w: %s: %w", ErrSpec, v.ID, err)
 	}
 	a := adopted{Request: v.Request, Handle: c.handle, Pending: c.in.bytes, Unenforced: c.made.unenforced}
+	for _, name := range c.ledger.names() {
+		p.frames = appendText(p.frames, kindRecall, c.handle, name, c.ledger.texts[name])
+	}
 	e.hand(c, p)
 	if a.Kept = c.kept(p); c.gone {
 		a.Status = &c.status
 	}
 	p.control(kindAdopted, a)
-	return nil
-}
-
-// replaceNote has a process of a peer have another note. The caller holds e.mu.
-func (e *engine) replaceNote(p *peer, v note) error {
-	c := e.kept[v.Handle]
-	switch {
-	case c == nil || c.holder != p:
-		return fmt.Errorf("%w: %d", ErrAbsent, v.Handle)
-	case len(v.Note) > maxNote:
-		return errLongNote(v.Note)
-	}
-	c.spec.Note = v.Note
-	p.control(kindDone, done{v.Request})
 	return nil
 }
 

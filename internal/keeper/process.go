@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 )
 
 // Errors of lines.
@@ -67,6 +68,7 @@ type Process struct {
 	ackTold  uint64 // and there
 	status   *Status
 	failure  error
+	ledger   ledger
 	news     broadcast // that something came, was acknowledged or has ended
 }
 
@@ -133,6 +135,9 @@ func (c *Client) Adopt(ctx context.Context, id string, have uint64) (*Process, e
 		p.out.inherit(v.Kept.Received, v.Pending)
 		p.in.last = max(have, v.Kept.Acked)
 		p.acked, p.ackTold = p.in.last, v.Kept.Acked
+		for name, text := range c.recall(v.Handle) {
+			_ = p.ledger.remember(name, text) // the keeper had room for all of it
+		}
 		c.offer(p, false)
 		if v.Status != nil {
 			p.end(v.Status, nil)
@@ -160,6 +165,14 @@ func (c *Client) adoptAgain(p *Process) {
 			return err
 		}
 		p.attached = true
+		for name := range c.recall(p.handle) {
+			if p.ledger.texts[name] == nil { // it was forgotten meanwhile
+				c.remember(p.handle, name, nil)
+			}
+		}
+		for _, name := range p.ledger.names() {
+			c.remember(p.handle, name, p.ledger.texts[name])
+		}
 		p.ackTold = v.Kept.Acked
 		_ = p.acknowledged(v.Kept.Written) // which is at most what it has
 		c.offer(p, true)
@@ -176,32 +189,31 @@ func (c *Client) adoptAgain(p *Process) {
 // ID returns the name of the process among those of its keeper.
 func (p *Process) ID() string { return p.id }
 
-// Note returns what it has for whoever adopts it: the newest note, or that of its [Spec].
-func (p *Process) Note() string {
+// Note returns what its [Spec] has for whoever adopts it.
+func (p *Process) Note() string { return p.note }
+
+// Remember has the keeper remember a text by a name, of at most 256 bytes, for whoever adopts the process; an empty text is forgotten. It does not wait: the keeper gets it before any line, and any acknowledgement, that
+// follows. The text must not change any more. [ErrMany] says that more than 8 MiB of texts would be remembered of the process, in which case nothing changes.
+func (p *Process) Remember(name string, text []byte) error {
 	p.client.mu.Lock()
 	defer p.client.mu.Unlock()
-	return p.note
+	if err := p.over(); err != nil {
+		return err
+	}
+	if err := p.ledger.remember(name, text); err != nil {
+		return err
+	}
+	if p.attached { // otherwise it is told with the next connection
+		p.client.remember(p.handle, name, text)
+	}
+	return nil
 }
 
-// SetNote replaces the note: whoever lists or adopts the process gets the newest. At most 64 KiB. When it returns, the keeper has it; if the context ends first, the keeper has this one or the one before. A keeper
-// of a release that has no such frame keeps the note of the [Spec], and SetNote returns [ErrUnknown].
-func (p *Process) SetNote(ctx context.Context, text string) error {
-	if len(text) > maxNote {
-		return errLongNote(text)
-	}
+// Remembered returns what is remembered of the process, by name. The texts are not to be changed.
+func (p *Process) Remembered() map[string][]byte {
 	p.client.mu.Lock()
-	version := p.client.about.Version
-	p.client.mu.Unlock()
-	if version < noteVersion {
-		return fmt.Errorf("%w: %v: it speaks version %d", ErrUnknown, kindNote, version)
-	}
-	return p.client.ask(ctx, kindNote, func(n uint64) any { return note{n, p.handle, text} }, func(f frame) error {
-		_, err := decode[done](f)
-		if err == nil {
-			p.note = text
-		}
-		return err
-	}, nil)
+	defer p.client.mu.Unlock()
+	return maps.Clone(p.ledger.texts)
 }
 
 // PID returns its number in the system.

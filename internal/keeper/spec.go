@@ -12,7 +12,7 @@ type Spec struct {
 	// ID is the name of the process among those of a keeper, by which the next serve finds it. Required, at most 256 bytes.
 	ID string `json:"id"`
 
-	// Note is for whoever adopts the process: the keeper returns it as it is, until [Process.SetNote] replaces it. At most 64 KiB.
+	// Note is for whoever adopts the process: the keeper returns it as it is. At most 64 KiB. [Process.Remember] has what changes.
 	Note string `json:"note,omitempty"`
 
 	// Command is the program and its arguments. A program without a slash is looked for in the PATH of Env. Required.
@@ -103,7 +103,7 @@ func (s *Spec) check() error {
 	case s.ID == "" || len(s.ID) > maxID:
 		return bad("the id has %d bytes, of 1 to %d", len(s.ID), maxID)
 	case len(s.Note) > maxNote:
-		return errLongNote(s.Note)
+		return bad("the note has %d bytes, of at most %d", len(s.Note), maxNote)
 	case len(s.Command) == 0 || s.Command[0] == "":
 		return bad("it has no command")
 	case s.Grace < 0 || s.Term < 0:
@@ -135,11 +135,6 @@ func (s *Spec) check() error {
 		s.Term = defaultTerm
 	}
 	return nil
-}
-
-// errLongNote refuses a note.
-func errLongNote(note string) error {
-	return fmt.Errorf("%w: the note has %d bytes, of at most %d", ErrSpec, len(note), maxNote)
 }
 
 // MarkName is the variable in the environment of each process of a keeper, by which [Sweep] finds what a keeper that was killed has left. Its value is the boot that the keeper was

@@ -38,6 +38,7 @@ const (
 	cancels   = "Closing the connection cancels the call."
 	nothing   = "Nothing is there to resume."
 	anyNode   = "Any node serves the next request."
+	kept      = "A keeper has it for 30 s, until the next process on the data directory goes on with it."
 	once      = "Once it is a task it is kept like any task."
 )
 
@@ -114,6 +115,14 @@ var Table = []Kind{
 		{"reopen", nothing, []string{command + "TestAnyProcessServesTheNextRequest"}},
 		{"goes on", "They hear what happens on any node.", []string{nodes + "TestUpdatesElsewhere", nodes + "TestListsElsewhere"}},
 		{"reopen", "A node that may have missed something says so by ending them.", []string{nodes + "TestNewsThatWereLost"}},
+	}},
+	{"Process of a backend", [len(Breaks)]Cell{
+		{"goes on", "With all that it holds: it is its session's, and not a connection's.", []string{command + "TestHostedSurvivesAKill"}},
+		{"goes on", kept, []string{command + "TestHostedSurvivesAKill"}},
+		{"goes on", kept, []string{command + "TestHostedSurvivesAKill", command + "TestHostedIsNotKeptForEver"}},
+		{"ends", "With the machine, as with its keeper; the next call has another one.", []string{command + "TestHostedKeeperKilled"}},
+		{NotPromised, "", nil},
+		{NotPromised, "", nil},
 	}},
 	{"HTTP+SSE", [len(Breaks)]Cell{
 		{"ends", "The session is its connection.", []string{transports + "TestSSESessionEndsWithItsConnection"}},

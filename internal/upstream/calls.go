@@ -16,8 +16,9 @@ var scanLimits = codec.Limits{MaxDepth: 1024, MaxBatch: MostBatch, MaxValues: 1 
 // calls is what is open between us and a backend, as a machine: its methods say what to do, and do
 // nothing. It belongs to whoever holds the lock of its Conn.
 type calls struct {
-	modern bool // the newer era is spoken
-	ready  bool // the handshake is over
+	first  int64 // ids up to it are those of processes before this one
+	modern bool  // the newer era is spoken
+	ready  bool  // the handshake is over
 	probe  int64
 	last   int64 // the id of the last request
 	ended  *Failure
@@ -71,8 +72,9 @@ const (
 const mostEpochs = 1 << 20
 
 func newCalls(epoch uint32) *calls {
+	first := int64(epoch%mostEpochs) << 32
 	return &calls{
-		last: int64(epoch%mostEpochs) << 32, open: map[int64]*call{}, questions: map[string]int64{}, late: map[int64]*call{},
+		first: first, last: first, open: map[int64]*call{}, questions: map[string]int64{}, late: map[int64]*call{},
 	}
 }
 
@@ -234,6 +236,9 @@ func (k *calls) receiveAnswer(fx []effect, m *codec.Message, data []byte, on int
 			k.lateOrder = slices.DeleteFunc(k.lateOrder, func(other int64) bool { return other == id })
 			return append(fx, effect{do: tellLate, call: c})
 		}
+		if id > 0 && id <= k.first { // to a process before this one, for nobody who is left
+			return fx
+		}
 		return k.odd(fx, OddAnswer, data)
 	}
 	k.close(c)
@@ -258,6 +263,9 @@ func (k *calls) receiveNotification(fx []effect, m *codec.Message, data []byte, 
 	case mcp.NotifyProgress:
 		id, _ := parseID(codec.Field(m.Params, "progressToken"))
 		c := k.open[id]
+		if c == nil && id > 0 && id <= k.first {
+			return fx
+		}
 		if c == nil || c.q.Progress == nil || on != 0 && on != id {
 			return k.odd(fx, OddProgress, data)
 		}

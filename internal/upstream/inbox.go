@@ -25,7 +25,9 @@ func (in inbox) perform(e *effect) {
 	c := in.c
 	switch e.do {
 	case finishCall:
-		e.call.response, e.call.failure = e.response, e.failure
+		if e.call.response, e.call.failure = e.response, e.failure; e.failure == nil && e.call.q.Answered != nil {
+			e.call.q.Answered(e.response)
+		}
 		close(e.call.done)
 	case tellProgress:
 		e.call.q.Progress(e.params)

@@ -35,6 +35,8 @@ type Request struct {
 	// Passed gets the id of each event of the response stream. A process that knows the last one, and
 	// the id of the request, can go on with the stream, see [Resume].
 	Passed func(event string)
+	// Answered gets the answer before [Conn.Do] returns it: before the link asks for what comes next.
+	Answered func(Response)
 	// Late is called when the answer to the request came after Do had returned without it.
 	Late func()
 }

@@ -50,6 +50,7 @@ var layers = []layer{
 	{"internal/keypair", nil, nil, "what a server shows over TLS depends on two files alone"},
 	{"internal/keeper", nil, nil, "a keeper outlives releases, and knows lines, numbers and processes"},
 	{"internal/kernel", []string{"internal/directory"}, nil, "an actor system knows nothing of what its actors do"},
+	{"test/backend", nil, nil, "a stranger's server has nothing of this one"},
 	{"test/layout", nil, nil, "rules read the repository and run none of it"},
 	{"internal/scope", nil, nil, "what a request lacks is known without knowing whose it is"},
 	{"internal/letter", nil, nil, "the form of a message knows neither its content nor what carries it"},

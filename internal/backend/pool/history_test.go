@@ -243,6 +243,11 @@ func (w *world) step() {
 		}
 	case n < 17:
 		if id := instance(func(in *lived) bool { return in.up && !in.ends }); id != 0 {
+			if w.r.IntN(2) == 0 {
+				w.instances[id].ends = true
+				w.do(fmt.Sprint("breaks ", id), w.p.Broke(w.now, id, "broke"))
+				return
+			}
 			delete(w.instances, id)
 			w.do(fmt.Sprint("dies ", id), w.p.Exited(w.now, id, "died"))
 		}

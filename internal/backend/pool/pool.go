@@ -11,12 +11,11 @@ import (
 // this order. Tick must be called about once a second as long as Busy.
 type Pool struct {
 	stock
-	wants map[WantID]*want // that wait or are served
 }
 
 // New returns a pool without backends.
 func New(b Bounds) *Pool {
-	return &Pool{stock: stock{bounds: b, backends: make(map[string]*backend), all: make(map[InstanceID]*instance)}, wants: make(map[WantID]*want)}
+	return &Pool{stock{bounds: b, backends: make(map[string]*backend), all: make(map[InstanceID]*instance), wants: make(map[WantID]*want)}}
 }
 
 // A want as the pool knows it: it waits as long as on is nil.
@@ -168,6 +167,19 @@ func (p *Pool) Exited(now time.Time, id InstanceID, detail string) []Effect {
 	return p.take()
 }
 
+// Broke says that an instance can serve nobody any more, though it is not gone yet. Exited must follow.
+func (p *Pool) Broke(now time.Time, id InstanceID, detail string) []Effect {
+	in := p.all[id]
+	if in == nil || in.state != ready {
+		return nil
+	}
+	in.of.faults.lived(now, now.Sub(in.ready), detail)
+	p.become(in, stopping)
+	in.reason = Exited
+	p.settle(now, in.of)
+	return p.take()
+}
+
 // Ponged says that an instance has answered a ping, or has said anything else.
 func (p *Pool) Ponged(now time.Time, id InstanceID) {
 	if in := p.all[id]; in != nil {
@@ -253,12 +265,6 @@ func (p *Pool) Tick(now time.Time) []Effect {
 
 // Busy reports whether Tick has anything to look after.
 func (p *Pool) Busy() bool { return len(p.all) > 0 || len(p.wants) > 0 }
-
-// Open reports whether the breaker of a backend is open: its wants are refused unless an instance of it runs.
-func (p *Pool) Open(name string) bool {
-	b := p.backends[name]
-	return b != nil && b.faults.row >= openAfter
-}
 
 // age does what time brings about for one instance.
 func (p *Pool) age(now time.Time, b *backend, in *instance) {

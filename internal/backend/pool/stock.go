@@ -11,6 +11,7 @@ type stock struct {
 	bounds   Bounds
 	backends map[string]*backend
 	all      map[InstanceID]*instance
+	wants    map[WantID]*want // that wait or are served
 	starting int
 	last     InstanceID
 	out      []Effect
@@ -180,3 +181,21 @@ func (s *stock) ending() (n int) {
 
 // sorted returns all instances, the oldest first.
 func (s *stock) sorted() []*instance { return slices.SortedFunc(maps.Values(s.all), byID) }
+
+// Hold says that an instance that was adopted serves a want already. Done must follow.
+func (s *stock) Hold(now time.Time, w Want, id InstanceID) {
+	in := s.all[id]
+	if in == nil || in.state != ready {
+		return
+	}
+	x := &want{Want: w, since: now}
+	s.wants[w.ID] = x
+	in.serve(x, in.of.terms.Isolation)
+	in.used = now
+}
+
+// Open reports whether the breaker of a backend is open: its wants are refused unless an instance of it runs.
+func (s *stock) Open(name string) bool {
+	b := s.backends[name]
+	return b != nil && b.faults.row >= openAfter
+}

@@ -1,0 +1,397 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/troupe-run/troupe/internal/backend/listing"
+	"github.com/troupe-run/troupe/internal/backend/pool"
+	"github.com/troupe-run/troupe/internal/guard"
+	"github.com/troupe-run/troupe/internal/keeper"
+	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/upstream"
+)
+
+// Config is what Backends are made with.
+type Config struct {
+	// Kernel has the actors: one of PoolKind, and one of InstanceKind for each instance. nil is a kernel of their own.
+	Kernel                 *kernel.Kernel
+	PoolKind, InstanceKind kernel.Kind
+	// Processes connects to what has the processes of commands. It is asked once there is a backend that is one, and again after what it
+	// returned has ended. stderr is for keeper.Options. nil has no commands.
+	Processes func(ctx context.Context, stderr func(id string, line []byte, dropped int)) (*keeper.Client, error)
+	// Catalogues keep what backends list beyond this process; nil keeps it here alone.
+	Catalogues Catalogues
+	Bounds     pool.Bounds // of the node, over all backends
+	Info       []byte      // what backends are told of us: clientInfo as raw JSON
+	HTTP       *http.Client
+	Clock      upstream.Clock                                    // nil is the system's
+	Log        *slog.Logger                                      // nil discards
+	Lookup     func(name string) (string, bool)                  // variables of this process; nil is os.LookupEnv
+	Dir        string                                            // where commands run that name no directory; "" is that of this process
+	Heard      func(Event)                                       // gets what a backend says beside any call: to a session, or of resources. It must not block. nil refuses and drops it
+	Changed    func(backend, session string, lists []listing.Of) // a list is no longer what it was: for one session, or for all if that is ""
+	Lost       func(backend, session string, reason pool.Reason) // the instance of a session is gone, with what it held
+}
+
+// Backends are those of a node. Make them with New.
+type Backends struct {
+	c          Config
+	life       context.Context
+	end        context.CancelFunc
+	pool       poolActor
+	catalogues *catalogues
+	settings   settings
+	stderr     *stderr
+	wants      atomic.Uint64
+	processes  atomic.Uint64
+	keep       keeping
+	left       leftCalls
+	all        atomic.Pointer[[]Backend]
+	adopting   sync.Once
+	adopted    chan struct{}  // closed once what an earlier process has left is adopted, or cannot be
+	lives      sync.WaitGroup // of instances, and of what runs in the background
+}
+
+// New returns Backends, of which there are none yet.
+func New(c Config) *Backends {
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Kernel == nil {
+		c.Kernel, c.PoolKind, c.InstanceKind = kernel.New(kernel.Config{Log: c.Log, Kinds: []string{"pool", "instance"}}), 0, 1
+	}
+	if c.Clock == nil {
+		c.Clock = systemClock{}
+	}
+	if c.Lookup == nil {
+		c.Lookup = os.LookupEnv
+	}
+	if c.Dir == "" {
+		c.Dir, _ = os.Getwd() // else the root, which a keeper starts in
+	}
+	b := &Backends{c: c, catalogues: newCatalogues(), adopted: make(chan struct{})}
+	b.life, b.end = context.WithCancel(context.Background())
+	b.settings.of = make(map[ownership]*setting)
+	b.left.of = make(map[string]*leftCall)
+	b.stderr = &stderr{log: c.Log, now: c.Clock.Now, of: make(map[string]*complainer)}
+	b.pool = poolActor{b: b, pool: pool.New(c.Bounds), instances: make(map[pool.InstanceID]*instance), waiting: make(map[pool.WantID]*lease)}
+	c.Kernel.Start(&b.pool.Actor, c.PoolKind, "", &b.pool)
+	b.all.Store(&[]Backend{})
+	return b
+}
+
+// systemClock is the clock of package time.
+type systemClock struct{}
+
+func (systemClock) Now() time.Time                                  { return time.Now() }
+func (systemClock) AfterFunc(d time.Duration, f func()) func() bool { return time.AfterFunc(d, f).Stop }
+
+// Configure has exactly these backends, in this order. Instances of those that are as they were go on. The first time what an earlier
+// process has left is adopted.
+func (b *Backends) Configure(ctx context.Context, all []Backend) {
+	before := *b.all.Swap(new(slices.Clone(all)))
+	m := &configured{all: all}
+	for i := range before {
+		if !slices.ContainsFunc(all, func(of Backend) bool { return of.Name == before[i].Name }) {
+			m.gone = append(m.gone, before[i].Name)
+		}
+		if !slices.ContainsFunc(all, func(of Backend) bool { return of.Digest == before[i].Digest }) {
+			b.catalogues.drop(before[i].Digest)
+		}
+	}
+	m.Init()
+	if b.pool.Post(m) == nil {
+		m.Wait()
+	}
+	for i := range all {
+		b.loadCatalogues(ctx, &all[i])
+	}
+	b.adopting.Do(func() {
+		b.lives.Go(func() {
+			defer close(b.adopted)
+			if b.c.Processes != nil {
+				b.adopt()
+			}
+		})
+	})
+}
+
+// loadCatalogues takes in what was stored of a backend.
+func (b *Backends) loadCatalogues(ctx context.Context, of *Backend) {
+	if b.c.Catalogues == nil {
+		return
+	}
+	data, err := b.c.Catalogues.Load(ctx, of.Digest)
+	if err == nil && data != nil {
+		err = b.catalogues.load(of, data)
+	}
+	if err != nil {
+		b.c.Log.Warn("what a backend lists was not found: it is asked for it", "backend", of.Name, "error", err)
+	}
+}
+
+// All returns the backends, in their order. The slice is not to be changed.
+func (b *Backends) All() []Backend { return *b.all.Load() }
+
+// find finds a backend by its name.
+func (b *Backends) find(name string) (*Backend, bool) {
+	all := *b.all.Load()
+	i := slices.IndexFunc(all, func(of Backend) bool { return of.Name == name })
+	if i < 0 {
+		return nil, false
+	}
+	return &all[i], true
+}
+
+// A Request is what is asked of a backend.
+type Request struct {
+	Method string
+	Params []byte // raw JSON, an object; nil for none
+	Header http.Header
+	Asks   bool // the backend may ask the caller
+	Safe   bool // it may run once more when its instance is lost
+	// Key names the call for as long as anybody may wait for its answer, over the processes that run it; "" is a call whose answer nobody can
+	// get in another process. Again says that an earlier process has begun it: what its instance has answered meanwhile, or will, is
+	// the answer, and without that it is lost, unless it is safe.
+	Key   string
+	Again bool
+	// Progress gets the params of each progress notification, and Event what else belongs to the call. They are called in the order in
+	// which it came, and must not block. nil asks for no progress, and refuses questions.
+	Progress func(params []byte)
+	Event    func(Event)
+	Sent     func() // called when the request is about to be handed to an instance, once for each; nil does nothing
+
+	told []byte // the capabilities of its caller
+}
+
+// mostTries is how often a request is handed to an instance: it was not run, or it is safe and was lost.
+const mostTries = 3
+
+// Call gives a caller an instance of a backend, asks it, and gives it back. What did not run is asked of another instance; what is lost is
+// asked once more if it is safe. An error of the backend is no error of Call, but a Response. The error is an *[Error], or the
+// cause of the end of ctx, which also tells the backend to give up.
+func (b *Backends) Call(ctx context.Context, name string, c Caller, q Request) (upstream.Response, error) {
+	if err := b.awaitAdoption(ctx); err != nil {
+		return upstream.Response{}, err
+	}
+	if q.Again && q.Key != "" {
+		if left := b.left.claim(q.Key); left != nil {
+			return left.join(ctx, &q)
+		}
+		if !q.Safe {
+			return upstream.Response{}, &Error{Backend: name, Reason: string(upstream.ReasonEnded), Ran: true, Text: "its instance was lost", Err: &upstream.Failure{Why: upstream.ReasonEnded}}
+		}
+	}
+	for try := 1; ; try++ {
+		of, ok := b.find(name)
+		if !ok {
+			return upstream.Response{}, refused(name, &pool.Refuse{Reason: pool.Replaced})
+		}
+		l, err := b.lend(ctx, of, &c, &q)
+		if err != nil {
+			return upstream.Response{}, err
+		}
+		r, err := b.callOn(ctx, l, &q)
+		f, _ := errors.AsType[*upstream.Failure](err)
+		switch {
+		case err == nil:
+			b.settings.note(name, l.want.Holder, &q)
+			return r, nil
+		case ctx.Err() != nil || f == nil || try == mostTries || !mayTryAgain(f, q.Safe):
+			return upstream.Response{}, failed(ctx, name, err, l.in.lastWords(f))
+		}
+	}
+}
+
+// awaitAdoption waits until it is known what an earlier process has left.
+func (b *Backends) awaitAdoption(ctx context.Context) error {
+	select {
+	case <-b.adopted:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// mayTryAgain reports whether a request that failed may be asked of another instance.
+func mayTryAgain(f *upstream.Failure, safe bool) bool {
+	switch f.Why {
+	case upstream.ReasonEnded, upstream.ReasonClosed, upstream.ReasonSessionGone, upstream.ReasonUnreachable:
+		return f.Outcome == upstream.NotRun || safe
+	}
+	return false
+}
+
+// callOn asks the instance of a lease, and gives it back.
+func (b *Backends) callOn(ctx context.Context, l *lease, q *Request) (upstream.Response, error) {
+	r, err := l.in.ask(ctx, q, l.want.Askable, func() { b.tell(&withdrawn{l}) })
+	f, _ := errors.AsType[*upstream.Failure](err)
+	b.giveBack(l, f != nil && f.Why == upstream.ReasonCancelled && f.Outcome == upstream.Lost && l.in.of.hasLines())
+	if f != nil && f.Why == upstream.ReasonSessionGone {
+		select { // the backend has forgotten it
+		case l.in.over <- f:
+		default:
+		}
+	}
+	return r, err
+}
+
+// Notify sends a notification to the instance of a session, if there is one.
+func (b *Backends) Notify(ctx context.Context, name, session, method string, params []byte) error {
+	m := &instanceOf{name: name, holder: sessionHolder(session)}
+	m.Init()
+	if b.pool.Post(m) != nil {
+		return nil
+	}
+	m.Wait()
+	if m.in == nil {
+		return nil
+	}
+	conn, err := m.in.opened(ctx)
+	if err != nil {
+		return err
+	}
+	return conn.Notify(ctx, method, params)
+}
+
+// SessionGone says that nobody will call for a session again: its instances end.
+func (b *Backends) SessionGone(session string) {
+	holder := sessionHolder(session)
+	b.settings.forget(holder)
+	b.tell(&holderGone{holder})
+}
+
+// Catalogue returns what is known of what a backend lists for a caller.
+func (b *Backends) Catalogue(name string, c Caller) (*Catalogue, bool) {
+	of, ok := b.find(name)
+	if !ok {
+		return nil, false
+	}
+	holder, _ := c.holderOf(of.Options.Isolation, 0)
+	return b.catalogues.find(c.kindOf(of), holder)
+}
+
+// Learn is Catalogue, but begins an instance and waits for its lists if nothing is known. The error is an *[Error], or the cause of the
+// end of ctx.
+func (b *Backends) Learn(ctx context.Context, name string, c Caller) (*Catalogue, error) {
+	if known, ok := b.Catalogue(name, c); ok {
+		return known, nil
+	}
+	of, ok := b.find(name)
+	if !ok {
+		return nil, refused(name, &pool.Refuse{Reason: pool.Replaced})
+	}
+	l, err := b.lend(ctx, of, &c, &Request{})
+	if err != nil {
+		return nil, err
+	}
+	defer b.giveBack(l, false)
+	select {
+	case <-l.in.lists:
+	case <-l.in.life.Done():
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if known, ok := b.Catalogue(name, c); ok {
+		return known, nil
+	}
+	return nil, &Error{Backend: name, Reason: string(upstream.ReasonListing), Text: "it does not show its lists"}
+}
+
+// Close ends all instances, or leaves processes that a keeper has to the next process for as long as keep says. It waits for that until
+// ctx ends.
+func (b *Backends) Close(ctx context.Context, keep time.Duration) {
+	b.tell(&shutDown{keep > 0})
+	over := make(chan struct{})
+	go func() {
+		b.lives.Wait()
+		close(over)
+	}()
+	select {
+	case <-over:
+	case <-ctx.Done():
+	}
+	b.end()
+	b.pool.Stop()
+	b.keep.close(ctx, max(keep, 0))
+}
+
+// tell sends a message to the pool. It is lost once the pool is closed, when nobody waits for it.
+func (b *Backends) tell(m any) { _ = b.pool.Post(m) }
+
+// background does something that nobody waits for, but the end of the process.
+func (b *Backends) background(f func(ctx context.Context)) {
+	b.lives.Go(func() {
+		ctx, cancel := context.WithTimeout(b.life, 30*time.Second)
+		defer cancel()
+		f(ctx)
+	})
+}
+
+// contain runs code of the program, whose panic is logged and goes no further.
+func (b *Backends) contain(f func()) error {
+	failure := guard.Apart(f)
+	if failure == nil {
+		return nil
+	}
+	b.c.Kernel.CountPanic()
+	b.c.Log.Error("a server in this process "+failure.Did(), failure.Attrs()...)
+	return errors.New("it " + failure.Did())
+}
+
+// newProcessID names a process for its keeper, which may have those of an earlier process of this node.
+func (b *Backends) newProcessID() string {
+	return strconv.FormatInt(b.c.Clock.Now().UnixNano(), 36) + "-" + strconv.FormatUint(b.processes.Add(1), 10)
+}
+
+// newInstance returns an instance that has not begun.
+func (b *Backends) newInstance(of *Backend, k pool.Kind, began time.Time) *instance {
+	in := &instance{b: b, of: *of, kind: k, began: began, ready: make(chan struct{}), over: make(chan error, 1), lists: make(chan struct{}), wake: make(chan struct{}, 1), gone: make(chan struct{})}
+	in.life, in.stop = context.WithCancelCause(b.life)
+	b.c.Kernel.Start(&in.Actor, b.c.InstanceKind, of.Name, in)
+	return in
+}
+
+// keeping is the connection to what has the processes.
+type keeping struct {
+	mu     sync.Mutex // guards client, and is held while it is made
+	client *keeper.Client
+}
+
+// keeper returns the connection to what has the processes, and makes it if there is none.
+func (b *Backends) keeper(ctx context.Context) (*keeper.Client, error) {
+	if b.c.Processes == nil {
+		return nil, errors.New("this server was given nothing that could keep them")
+	}
+	b.keep.mu.Lock()
+	defer b.keep.mu.Unlock()
+	if c := b.keep.client; c != nil && c.Err() == nil {
+		return c, nil
+	}
+	c, err := b.c.Processes(ctx, b.stderr.write)
+	if err != nil {
+		return nil, err
+	}
+	b.keep.client = c
+	return c, nil
+}
+
+// close lets the keeper keep what it has for a while.
+func (k *keeping) close(ctx context.Context, keep time.Duration) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.client == nil {
+		return
+	}
+	_ = k.client.Bye(ctx, keep) // it keeps what it was told to keep otherwise
+	_ = k.client.Close()
+}

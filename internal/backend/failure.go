@@ -1,0 +1,90 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/troupe-run/troupe/internal/backend/pool"
+	"github.com/troupe-run/troupe/internal/upstream"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// An Error is why a call has no answer of its backend.
+type Error struct {
+	Backend string
+	// Reason is a word that never changes its meaning: one of package pool or package upstream.
+	Reason string
+	// Ran is false if it is certain that the backend did nothing, and true if nobody knows.
+	Ran bool
+	// Text says what happened, for the client. It has no secrets, and the backend's last words where they may help.
+	Text string
+	// After is when it may help to come again, 0 where that is not known.
+	After time.Duration
+	Err   error // the cause, nil for none
+}
+
+// Error returns the text.
+func (e *Error) Error() string { return "backend " + e.Backend + ": " + e.Text }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Wire returns the error that a client gets: [mcp.CodeCallLost] where nobody knows what became of the call, and else
+// [mcp.CodeInternalError], whose data says that it did not run.
+func (e *Error) Wire() *mcp.Error {
+	if f, ok := errors.AsType[*upstream.Failure](e.Err); ok && e.Ran {
+		wire := f.Wire()
+		return mcp.NewError(wire.Code, e.Error()).WithData(wireData{Backend: e.Backend, Reason: e.Reason})
+	}
+	return mcp.NewError(mcp.CodeInternalError, e.Error()).WithData(wireData{Backend: e.Backend, Reason: e.Reason, Ran: new(bool), After: e.After.Milliseconds()})
+}
+
+type wireData struct {
+	Backend string `json:"backend"`
+	Reason  string `json:"reason"`
+	Ran     *bool  `json:"ran,omitempty"`
+	After   int64  `json:"retryAfterMs,omitempty"`
+}
+
+// refusals say why a want got no instance.
+var refusals = map[pool.Reason]string{
+	pool.FailedTo:  "it does not start",
+	pool.TooSlow:   "it does not start in time",
+	pool.Broken:    "it has failed again and again, and is left alone for a while",
+	pool.QueueFull: "too many calls wait for it",
+	pool.NoRoom:    "there was no room for one more instance of it in time",
+	pool.Left:      "the session has ended",
+	pool.Replaced:  "it is not configured any more, or otherwise",
+}
+
+// refused is the error of a call whose want was refused.
+func refused(name string, r *pool.Refuse) *Error {
+	text := refusals[r.Reason]
+	if r.Detail != "" {
+		text += ": " + r.Detail
+	}
+	return &Error{Backend: name, Reason: string(r.Reason), Text: text, After: r.After}
+}
+
+// failed is the error of a call that was handed to an instance, or was about to be.
+func failed(ctx context.Context, name string, err error, last string) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	f, ok := errors.AsType[*upstream.Failure](err)
+	if !ok {
+		return &Error{Backend: name, Reason: string(upstream.ReasonEnded), Ran: true, Text: err.Error(), Err: err}
+	}
+	text := f.Text
+	if last != "" {
+		text = fmt.Sprintf("%s: %s", text, last)
+	}
+	return &Error{Backend: name, Reason: string(f.Why), Ran: f.Outcome == upstream.Lost, Text: text, After: f.After, Err: f}
+}
+
+// errClosed refuses calls of Backends that were closed.
+func errClosed(name string) *Error {
+	return &Error{Backend: name, Reason: string(upstream.ReasonClosed), Text: "the node ends"}
+}

@@ -1,0 +1,273 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/troupe-run/troupe/internal/backend/listing"
+	"github.com/troupe-run/troupe/internal/backend/pool"
+	"github.com/troupe-run/troupe/internal/keeper"
+	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/upstream"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// instance is one process, upstream session or in-process session of a backend. As an actor it knows which calls run on it.
+type instance struct {
+	kernel.Actor
+	b         *Backends
+	of        Backend
+	id        pool.InstanceID
+	kind      pool.Kind
+	owner     atomic.Pointer[string] // its holder: nil for a spare, and for what all share
+	principal string
+	began     time.Time
+	life      context.Context // ends with its stopping
+	stop      context.CancelCauseFunc
+	ready     chan struct{}                  // closed once conn is there, or never will be
+	conn      *upstream.Conn                 // nil if it did not open
+	over      chan error                     // gets why the connection ended by itself
+	proc      atomic.Pointer[keeper.Process] // nil for what is none
+	link      func()                         // ends what else the link has, nil for nothing
+	lists     chan struct{}                  // closed once it has listed, or could not
+	gone      chan struct{}                  // closed once it has ended
+	words     string                         // how, once it is gone
+	served    atomic.Bool                    // it was given to a call
+	stale     [4]atomic.Bool                 // lists that it has said have changed
+	wake      chan struct{}                  // that one has
+
+	running []*running // the calls that run, in the order in which they began; the actor's own
+}
+
+// running is a call that runs on an instance.
+type running struct {
+	q    *Request
+	asks bool      // it is the one of its instance that may be asked
+	kept *keptCall // what the keeper has of it, nil if that is nothing
+}
+
+// Messages to an instance.
+type (
+	callBegan struct{ *running }
+	// callEnded has been handled once all that came before the answer was handed on.
+	callEnded struct {
+		kernel.Reply
+		*running
+	}
+	heard struct{ upstream.Event }
+)
+
+// errStopping is why an instance ends whose end the pool has decided.
+type errStopping struct{ reason pool.Reason }
+
+func (e errStopping) Error() string { return "the instance is ended: " + string(e.reason) }
+
+// errKept is why this process leaves an instance to the next one.
+var errKept = errors.New("the instance is left to the next process")
+
+// holder is whose instance it is, "" for a spare and for what all share.
+func (in *instance) holder() string {
+	if of := in.owner.Load(); of != nil {
+		return *of
+	}
+	return ""
+}
+
+// setHolder says whose instance it is from now on.
+func (in *instance) setHolder(holder string) {
+	if holder != "" {
+		in.owner.Store(&holder)
+	}
+}
+
+// session is the key of the session whose instance it is, "" if it is of none.
+func (in *instance) session() string {
+	holder := in.holder()
+	session, ok := strings.CutPrefix(holder, sessionPrefix)
+	if !ok {
+		return ""
+	}
+	return session
+}
+
+// Receive implements kernel.Behaviour.
+func (in *instance) Receive(m any) {
+	switch m := m.(type) {
+	case *callBegan:
+		in.running = append(in.running, m.running)
+	case *callEnded:
+		in.running = slices.DeleteFunc(in.running, func(r *running) bool { return r == m.running })
+		m.Done()
+	case *heard:
+		in.hear(m.Event)
+	}
+}
+
+// Failed implements kernel.Behaviour.
+func (in *instance) Failed(m any, _ bool) {
+	switch m := m.(type) {
+	case *callEnded:
+		m.Done()
+	case *heard:
+		e := in.eventOf(m.Event)
+		e.refuseUnheard()
+	}
+}
+
+// hear gives what the instance says to whom it belongs.
+func (in *instance) hear(said upstream.Event) {
+	if lists := listsOf(said.Method); lists != nil && said.ID == nil {
+		in.noteStale(lists)
+		return
+	}
+	e := in.eventOf(said)
+	if e.byPolicy(&in.of.Options, len(in.running) > 0) {
+		return
+	}
+	switch r := in.addressee(&e); {
+	case r != nil:
+		r.kept.hear(&e)
+		r.q.Event(e)
+	case in.b.c.Heard != nil && in.isHeardOutside(&e):
+		in.b.c.Heard(e)
+	default:
+		e.refuseUnheard()
+	}
+}
+
+// addressee returns the call that something is said to: the one that may be asked, or else, of callers who are one, the last one that
+// began and takes it; nil where it belongs to no call.
+func (in *instance) addressee(e *Event) *running {
+	if e.Method == mcp.NotifyResourcesUpdated {
+		return nil
+	}
+	for _, r := range in.running {
+		if r.asks && r.q.Event != nil {
+			return r
+		}
+	}
+	switch {
+	case len(in.running) == 0:
+		return nil
+	case len(in.running) > 1 && in.holder() == "": // several callers, and nothing says whose it is
+		return nil
+	}
+	for _, r := range slices.Backward(in.running) {
+		if r.q.Event != nil && (r.q.Asks || !e.Question()) {
+			return r
+		}
+	}
+	return nil
+}
+
+// isHeardOutside reports whether what belongs to no call may go to all that the instance serves: what it says to its session, and of
+// resources, which are no secret of one caller's.
+func (in *instance) isHeardOutside(e *Event) bool {
+	return e.Session() != "" || e.Method == mcp.NotifyResourcesUpdated
+}
+
+// listsOf returns the lists of which a notification says that they have changed, nil for any other.
+func listsOf(method string) []listing.Of {
+	switch method {
+	case mcp.NotifyToolsListChanged:
+		return []listing.Of{listing.Tools}
+	case mcp.NotifyPromptsListChanged:
+		return []listing.Of{listing.Prompts}
+	case mcp.NotifyResourcesListChanged:
+		return []listing.Of{listing.Resources, listing.Templates}
+	}
+	return nil
+}
+
+func (in *instance) noteStale(lists []listing.Of) {
+	for _, of := range lists {
+		in.stale[of].Store(true)
+	}
+	select {
+	case in.wake <- struct{}{}:
+	default:
+	}
+}
+
+// opened waits for the connection.
+func (in *instance) opened(ctx context.Context) (*upstream.Conn, error) {
+	select {
+	case <-in.ready:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if in.conn == nil {
+		return nil, upstream.ErrNoQuestion
+	}
+	return in.conn, nil
+}
+
+// ask has the instance answer a request.
+func (in *instance) ask(ctx context.Context, q *Request, asks bool, late func()) (upstream.Response, error) {
+	r := &running{q: q, asks: asks, kept: in.keepCall(q, asks)}
+	if in.Post(&callBegan{r}) != nil {
+		return upstream.Response{}, &upstream.Failure{Why: upstream.ReasonEnded, Outcome: upstream.NotRun, Text: "the backend has ended"}
+	}
+	if q.Sent != nil {
+		q.Sent()
+	}
+	out := upstream.Request{Method: q.Method, Params: q.Params, Header: q.Header, Progress: q.Progress, Late: late, Event: func(e upstream.Event) { in.hearOf(r, e) }}
+	if in.conn.Settled().Revision.Stateless() {
+		out.Capabilities = q.told
+	}
+	defer r.kept.watch(&out)()
+	response, err := in.conn.Do(ctx, out)
+	in.endCall(r)
+	if err != nil {
+		r.kept.forget()
+	}
+	return response, err
+}
+
+// endCall says that a call has its answer, or gets none, and waits until all that came before was handed on.
+func (in *instance) endCall(r *running) {
+	ended := &callEnded{running: r}
+	ended.Init()
+	if in.Post(ended) == nil {
+		ended.Wait()
+	}
+}
+
+// hearOf takes what the instance says on the stream of a call.
+func (in *instance) hearOf(r *running, said upstream.Event) {
+	e := in.eventOf(said)
+	switch {
+	case e.byPolicy(&in.of.Options, true):
+	case r.q.Event == nil:
+		e.refuseUnheard()
+	default:
+		r.q.Event(e)
+	}
+}
+
+// ping asks the instance whether it lives, and tells the pool if it does.
+func (in *instance) ping() {
+	ctx, cancel := context.WithTimeout(in.life, pingWait)
+	defer cancel()
+	if in.conn.Ping(ctx) == nil {
+		in.b.tell(&ponged{in.id})
+	}
+}
+
+// wordsWait bounds how long the end of an instance is waited for, to say how it ended.
+const wordsWait = 2 * time.Second
+
+// lastWords says how an instance ended whose end a call has failed with.
+func (in *instance) lastWords(f *upstream.Failure) string {
+	if f == nil || f.Why != upstream.ReasonEnded {
+		return ""
+	}
+	if !in.b.waits(in.gone, wordsWait) {
+		return ""
+	}
+	return in.words
+}

@@ -1,0 +1,161 @@
+package backend
+
+import (
+	"encoding/json"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/troupe-run/troupe/internal/upstream"
+)
+
+// What a keeper remembers of an instance beside its standing, by names that begin so: a call that its instance works at, its answer, and a question.
+const (
+	callPrefix   = "call "
+	answerPrefix = "answer "
+	askPrefix    = "ask "
+)
+
+const (
+	// keepAfter is how long a call runs until the keeper hears of it, unless it says something before: until then its client could not come
+	// back for it.
+	keepAfter = 200 * time.Millisecond
+	// answerKept is how long the keeper remembers an answer that this process has: by then it is stored.
+	answerKept = 30 * time.Second
+)
+
+// keptCall is a call that outlives this process, if its instance has a keeper. The methods of nil do nothing.
+type keptCall struct {
+	in   *instance
+	key  string
+	call rememberedCall
+	mu   sync.Mutex // guards the rest
+	told bool       // the keeper has the call
+	over bool
+}
+
+// rememberedCall is a call as a keeper has it.
+type rememberedCall struct {
+	ID     int64  `json:"id"`
+	Method string `json:"method"`
+	Asks   bool   `json:"asks,omitempty"` // it is the one of its instance that may be asked
+}
+
+// rememberedAnswer is its answer.
+type rememberedAnswer struct {
+	Kind   upstream.ResponseKind `json:"kind"`
+	Result []byte                `json:"result,omitempty"`
+	Error  []byte                `json:"error,omitempty"`
+}
+
+// rememberedQuestion is a question that waits for an answer. Call is the key of the call that it was put to, "" if it was to none yet.
+type rememberedQuestion struct {
+	Method string `json:"method"`
+	Params []byte `json:"params,omitempty"` // as the backend wrote them
+	Call   string `json:"call,omitempty"`
+}
+
+// keepCall returns what the keeper is to know of a call, nil if that is nothing.
+func (in *instance) keepCall(q *Request, asks bool) *keptCall {
+	if q.Key == "" || in.proc.Load() == nil {
+		return nil
+	}
+	return &keptCall{in: in, key: q.Key, call: rememberedCall{in.conn.NewID(), q.Method, asks}}
+}
+
+// watch has the keeper hear of a request once it takes longer, or says something, and of its answer before this process says that it
+// has that. The function that it returns is to be called when the request is over.
+func (k *keptCall) watch(out *upstream.Request) (over func()) {
+	if k == nil {
+		return func() {}
+	}
+	out.ID = k.call.ID
+	out.Answered = k.answered
+	if progress := out.Progress; progress != nil {
+		out.Progress = func(params []byte) {
+			k.tell()
+			progress(params)
+		}
+	}
+	stop := k.in.b.c.Clock.AfterFunc(keepAfter, k.tell)
+	return func() { stop() }
+}
+
+// tell has the keeper remember the call.
+func (k *keptCall) tell() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.told || k.over {
+		return
+	}
+	k.told = true
+	k.in.remember(callPrefix+k.key, k.call)
+}
+
+// hear has the keeper remember the call that a question is put to.
+func (k *keptCall) hear(e *Event) {
+	if k == nil {
+		return
+	}
+	k.tell()
+	if e.Question() {
+		k.in.keepQuestion(&upstream.Event{Method: e.Method, Params: e.Params, ID: e.id}, k.key)
+	}
+}
+
+// answered has the keeper remember the answer of a call that it has heard of, for a while.
+func (k *keptCall) answered(r upstream.Response) {
+	k.mu.Lock()
+	told := k.told
+	k.over = true
+	k.mu.Unlock()
+	if !told {
+		return
+	}
+	k.in.remember(answerPrefix+k.key, rememberedAnswer{r.Kind, r.Result, r.Error})
+	k.in.b.c.Clock.AfterFunc(answerKept, k.forget)
+}
+
+// forget drops what the keeper has of the call.
+func (k *keptCall) forget() {
+	if k == nil {
+		return
+	}
+	k.mu.Lock()
+	told := k.told
+	k.over = true
+	k.mu.Unlock()
+	if told {
+		k.in.remember(callPrefix+k.key, nil)
+		k.in.remember(answerPrefix+k.key, nil)
+	}
+}
+
+// keepQuestion has the keeper remember a question until it is answered.
+func (in *instance) keepQuestion(e *upstream.Event, call string) {
+	if e.ID != nil && in.proc.Load() != nil {
+		in.remember(askPrefix+string(e.ID), rememberedQuestion{e.Method, e.Params, call})
+	}
+}
+
+func (in *instance) forgetQuestion(id []byte) {
+	if in.proc.Load() != nil {
+		in.remember(askPrefix+string(id), nil)
+	}
+}
+
+// remember has the keeper remember a value by a name, or forget it if that is nil. What is too large, or too much, is lost with this process.
+func (in *instance) remember(name string, value any) {
+	p := in.proc.Load()
+	if p == nil {
+		return
+	}
+	var text []byte
+	if value != nil {
+		text, _ = json.Marshal(value) // of texts, numbers and bytes
+	}
+	if err := p.Remember(name, text); err != nil && text != nil {
+		kind, _, _ := strings.Cut(name, " ")
+		in.b.c.Log.Debug("what an instance of a backend has would be lost with this process", "backend", in.of.Name, "what", kind, "error", err)
+	}
+}

@@ -1,0 +1,204 @@
+package backend
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/troupe-run/troupe/internal/backend/pool"
+	"github.com/troupe-run/troupe/internal/upstream"
+)
+
+// leftKept is how long the answer of a call that an earlier process has left is kept for whoever comes back for it: longer than a stream can
+// be resumed.
+const leftKept = 15 * time.Minute
+
+// leftCalls are those that earlier processes have left, until somebody comes back for them.
+type leftCalls struct {
+	mu sync.Mutex // guards of
+	of map[string]*leftCall
+}
+
+// leftCall is a call that an earlier process has handed to an instance, which works at it or has answered it.
+type leftCall struct {
+	in       *instance
+	key      string
+	running  *running
+	over     chan struct{} // closed once it has its answer, or gets none
+	response upstream.Response
+	err      error
+	giveUp   context.CancelFunc
+
+	mu    sync.Mutex // guards the rest
+	q     *Request   // of whoever has come back
+	heard []Event    // questions that wait for that
+}
+
+// claim returns a call that was left, for whoever comes back for it first.
+func (l *leftCalls) claim(key string) *leftCall {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	of := l.of[key]
+	delete(l.of, key)
+	return of
+}
+
+func (l *leftCalls) add(of *leftCall) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.of[of.key] = of
+}
+
+// newLeftCall returns a call that a keeper remembers.
+func (in *instance) newLeftCall(key string, call rememberedCall) *leftCall {
+	c := &leftCall{in: in, key: key, over: make(chan struct{})}
+	c.running = &running{asks: call.Asks, q: &Request{Method: call.Method, Key: key, Asks: true, Event: c.hear, Progress: c.progress}, kept: &keptCall{in: in, key: key, call: call, told: true}}
+	return c
+}
+
+// hear gives what belongs to the call to whoever has come back for it. Until then questions wait, and the rest is of no use.
+func (c *leftCall) hear(e Event) {
+	c.mu.Lock()
+	q := c.q
+	if q == nil && e.Question() {
+		c.heard = append(c.heard, e)
+	}
+	c.mu.Unlock()
+	switch {
+	case q == nil:
+	case q.Event != nil:
+		q.Event(e)
+	default:
+		e.refuseUnheard()
+	}
+}
+
+func (c *leftCall) progress(params []byte) {
+	c.mu.Lock()
+	q := c.q
+	c.mu.Unlock()
+	if q != nil && q.Progress != nil {
+		q.Progress(params)
+	}
+}
+
+// request is how the connection takes the call up again.
+func (c *leftCall) request() upstream.Request {
+	return upstream.Request{Method: c.running.q.Method, Progress: c.progress, Answered: c.running.kept.answered, Event: func(e upstream.Event) { c.in.hearOf(c.running, e) }}
+}
+
+// await waits for the answer of the call, and then gives its instance back.
+func (c *leftCall) await(lease *lease) {
+	ctx, cancel := context.WithCancel(c.in.life)
+	c.giveUp = cancel
+	c.in.b.lives.Go(func() {
+		defer cancel()
+		c.response, c.err = c.in.conn.Rejoin(ctx, c.running.kept.call.ID)
+		c.in.endCall(c.running)
+		c.in.b.giveBack(lease, false)
+		if c.err != nil {
+			c.running.kept.forget()
+		}
+		close(c.over)
+	})
+	c.in.b.c.Clock.AfterFunc(leftKept, func() {
+		if c.in.b.left.claim(c.key) != nil { // nobody has come
+			cancel()
+		}
+	})
+}
+
+// join waits for the answer for whoever has come back.
+func (c *leftCall) join(ctx context.Context, q *Request) (upstream.Response, error) {
+	c.mu.Lock()
+	c.q = q
+	heard := c.heard
+	c.heard = nil
+	c.mu.Unlock()
+	for _, e := range heard {
+		c.hear(e)
+	}
+	select {
+	case <-c.over:
+	case <-ctx.Done():
+		c.giveUp()
+		return upstream.Response{}, context.Cause(ctx)
+	}
+	if c.err != nil {
+		f, _ := errors.AsType[*upstream.Failure](c.err)
+		return upstream.Response{}, failed(ctx, c.in.of.Name, c.err, c.in.lastWords(f))
+	}
+	return c.response, nil
+}
+
+// leftOf reads what a keeper remembers of the calls and questions of an instance.
+func (in *instance) leftOf(texts map[string][]byte, state *upstream.State) (calls []*leftCall, asked []rememberedAsk) {
+	for name, text := range texts {
+		if key, ok := strings.CutPrefix(name, callPrefix); ok {
+			var call rememberedCall
+			if json.Unmarshal(text, &call) != nil {
+				continue
+			}
+			c := in.newLeftCall(key, call)
+			calls = append(calls, c)
+			var answer rememberedAnswer
+			if stored := texts[answerPrefix+key]; stored != nil && json.Unmarshal(stored, &answer) == nil {
+				c.response, c.giveUp = upstream.Response{Kind: answer.Kind, Result: answer.Result, Error: answer.Error}, func() {}
+				close(c.over)
+				continue
+			}
+			state.Requests = append(state.Requests, upstream.Pending{ID: call.ID, Method: call.Method})
+		}
+		if id, ok := strings.CutPrefix(name, askPrefix); ok {
+			var q rememberedQuestion
+			if json.Unmarshal(text, &q) == nil {
+				asked = append(asked, rememberedAsk{q, []byte(id)})
+				state.Questions = append(state.Questions, []byte(id))
+			}
+		}
+	}
+	slices.SortFunc(state.Requests, func(a, b upstream.Pending) int { return int(a.ID - b.ID) })
+	slices.SortFunc(calls, func(a, b *leftCall) int { return int(a.running.kept.call.ID - b.running.kept.call.ID) })
+	slices.SortFunc(asked, func(a, b rememberedAsk) int { return strings.Compare(string(a.id), string(b.id)) })
+	return calls, asked
+}
+
+// rememberedAsk is a question of an instance that an earlier process has left.
+type rememberedAsk struct {
+	rememberedQuestion
+	id []byte
+}
+
+// goOn takes up the calls and the questions that an earlier process has left. The instance is known to the pool.
+func (in *instance) goOn(calls []*leftCall, asked []rememberedAsk) {
+	byKey := make(map[string]*leftCall)
+	for _, c := range calls {
+		byKey[c.key] = c
+		in.b.left.add(c)
+		select {
+		case <-c.over: // it has its answer
+			in.b.c.Clock.AfterFunc(leftKept, func() {
+				in.b.left.claim(c.key)
+				c.running.kept.forget()
+			})
+			continue
+		default:
+		}
+		_ = in.Post(&callBegan{c.running})
+		l := &lease{in: in, want: pool.Want{ID: pool.WantID(in.b.wants.Add(1)), Kind: in.kind, Holder: in.holder(), Principal: in.principal, Askable: c.running.asks}}
+		in.b.tell(&taken{l})
+		c.await(l)
+	}
+	for _, q := range asked {
+		e := upstream.Event{Method: q.Method, Params: q.Params, ID: q.id}
+		if c := byKey[q.Call]; c != nil {
+			c.hear(in.eventOf(e))
+			continue
+		}
+		_ = in.Post(&heard{e})
+	}
+}

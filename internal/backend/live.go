@@ -1,0 +1,281 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/troupe-run/troupe/host"
+	"github.com/troupe-run/troupe/internal/keeper"
+	"github.com/troupe-run/troupe/internal/upstream"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+const (
+	// farewell bounds how long an instance may take to be told that its session ends.
+	farewell = 5 * time.Second
+	// relistEvery is how often the lists of an instance are asked for at most, whatever it says.
+	relistEvery = time.Second
+)
+
+// live is the life of an instance: it opens it, tells the pool, asks for its lists, and ends it.
+func (in *instance) live() {
+	err := in.open()
+	close(in.ready)
+	if err != nil {
+		close(in.lists)
+		in.leave(err, false)
+		return
+	}
+	in.b.tell(&isReady{in})
+	in.serve()
+}
+
+// serve goes on with an instance that is open, until it ends or is ended.
+func (in *instance) serve() {
+	in.listAll()
+	close(in.lists)
+	for err := error(nil); err == nil; {
+		select {
+		case <-in.wake:
+			if in.pause(relistEvery) {
+				in.listStale()
+			}
+		case err = <-in.over:
+		case <-in.life.Done():
+			err = context.Cause(in.life)
+		}
+		if err != nil {
+			in.leave(err, true)
+		}
+	}
+}
+
+// leave ends the instance, notes how it ended, and tells the pool.
+func (in *instance) leave(why error, began bool) {
+	in.Stop()
+	if began && in.life.Err() == nil {
+		in.b.tell(&hasBroken{in, in.of.mask(why.Error())})
+	}
+	in.words = in.of.mask(in.close(why))
+	if began {
+		in.b.tell(&hasEnded{in, in.words})
+	} else {
+		in.b.tell(&didNotStart{in, in.words})
+	}
+	close(in.gone)
+}
+
+// pause waits, and reports whether the instance is still to live.
+func (in *instance) pause(d time.Duration) bool { return !in.b.waits(in.life.Done(), d) }
+
+// waits waits until a channel is closed, and reports whether that was before a time was over.
+func (b *Backends) waits(c <-chan struct{}, most time.Duration) bool {
+	over := make(chan struct{})
+	defer b.c.Clock.AfterFunc(most, func() { close(over) })()
+	select {
+	case <-c:
+		return true
+	case <-over:
+		return false
+	}
+}
+
+// open starts what the instance is, and agrees with it on a revision.
+func (in *instance) open() error {
+	ctx, cancel := in.life, context.CancelFunc(func() {})
+	if most := in.of.Options.Pool.StartTimeout; most > 0 {
+		ctx, cancel = context.WithTimeout(ctx, most)
+	}
+	defer cancel()
+	o := in.options()
+	url, isURL := in.of.Target.URL()
+	var conn *upstream.Conn
+	var err error
+	switch {
+	case !isURL:
+		conn, err = upstream.Start(ctx, in.begin, o)
+	case in.of.Options.Transport == host.SSE:
+		conn, err = upstream.Open(ctx, upstream.NewSSE(in.http(url)), o)
+	case in.of.Options.Transport == host.HTTP:
+		conn, err = upstream.Open(ctx, upstream.NewHTTP(in.http(url)), o)
+	default:
+		conn, err = upstream.OpenURL(ctx, in.http(url), o)
+	}
+	if err != nil {
+		return err
+	}
+	in.conn = conn
+	in.b.settings.restore(ctx, in)
+	in.leaveStanding()
+	return nil
+}
+
+// options say how the instance is spoken to.
+func (in *instance) options() upstream.Options {
+	want, capabilities := told(in.kind)
+	o := upstream.Options{
+		ClientInfo: in.b.c.Info, Capabilities: capabilities, Want: want, Standalone: true, Clock: in.b.c.Clock,
+		Event: func(e upstream.Event) {
+			in.keepQuestion(&e, "")
+			if in.Post(&heard{e}) != nil {
+				unheard := in.eventOf(e)
+				unheard.refuseUnheard()
+			}
+		},
+		Odd: func(odd upstream.Oddity) {
+			in.b.c.Log.Warn("a backend does what it should not", "backend", in.of.Name, "what", odd.What.String(), "times", odd.Count, "excerpt", in.of.mask(odd.Excerpt))
+		},
+		Ended: func(f *upstream.Failure) {
+			select {
+			case in.over <- f:
+			default:
+			}
+		},
+	}
+	if o.Known, o.Pinned = in.of.known(); !o.Pinned {
+		o.Known = in.b.catalogues.eraOf(in.of.Digest)
+	}
+	return o
+}
+
+func (in *instance) http(url string) upstream.HTTPOptions {
+	h := upstream.HTTPOptions{URL: url, Client: in.b.c.HTTP, Clock: in.b.c.Clock}
+	for name, value := range in.of.Options.Headers {
+		if h.Header == nil {
+			h.Header = make(map[string][]string)
+		}
+		h.Header.Set(name, value)
+	}
+	return h
+}
+
+// begin starts a process, or a server in this one, and returns the link to it. One that was begun before is ended first.
+func (in *instance) begin(ctx context.Context) (upstream.Link, error) {
+	in.end(restarted)
+	if _, serve, ok := in.of.Target.Serve(); ok {
+		return in.beginHere(serve), nil
+	}
+	client, err := in.b.keeper(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("no process can be started: %w", err)
+	}
+	id := in.b.newProcessID()
+	in.b.stderr.watch(id, &in.of)
+	p, err := client.Start(ctx, in.of.spec(in.b.c.Lookup, id, in.note(), in.b.c.Dir))
+	if err != nil {
+		in.b.stderr.forget(id)
+		return nil, err
+	}
+	if without := unenforced(p); without != "" {
+		in.b.c.Log.Warn("a backend is not confined in every way that its configuration would try", "backend", in.of.Name, "without", without)
+	}
+	in.proc.Store(p)
+	return upstream.NewLines(newPipe(p, 0)), nil
+}
+
+// beginHere starts a server in this process.
+func (in *instance) beginHere(serve func(context.Context, io.Reader, io.Writer) error) upstream.Link {
+	fromUs, toIt := io.Pipe()
+	fromIt, toUs := io.Pipe()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(in.life))
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		var err error
+		if failure := in.b.contain(func() { err = serve(ctx, fromUs, toUs) }); failure != nil {
+			err = failure
+		}
+		_ = toUs.CloseWithError(orEOF(err))
+		_ = fromUs.CloseWithError(io.ErrClosedPipe)
+	}()
+	in.link = func() {
+		_ = toIt.Close()
+		cancel()
+		_ = fromIt.Close()
+		if !in.b.waits(over, farewell) {
+			in.b.c.Log.Error("a server in this process does not end with its context: what it has is lost until the process ends", "backend", in.of.Name)
+		}
+	}
+	return upstream.NewLines(upstream.NewPipe(fromIt, toIt, func() error { return errors.Join(toIt.Close(), fromIt.Close()) }))
+}
+
+func orEOF(err error) error {
+	if err == nil {
+		return io.EOF
+	}
+	return err
+}
+
+// close ends the instance, or leaves it to the next process, and says how it ended.
+func (in *instance) close(why error) (detail string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(in.life), farewell)
+	defer cancel()
+	if errors.Is(why, errKept) {
+		if in.conn != nil {
+			in.conn.Detach(ctx)
+		}
+		return ""
+	}
+	if in.conn != nil {
+		in.conn.Close(ctx)
+	}
+	detail = in.end(reasonOf(why))
+	if stopping := (errStopping{}); errors.As(why, &stopping) || errors.Is(why, context.Canceled) {
+		return detail
+	}
+	text := why.Error()
+	if f, ok := errors.AsType[*upstream.Failure](why); ok {
+		if text = f.Text; f.Excerpt != "" {
+			text += ": " + f.Excerpt
+		}
+		if refusal, ok := errors.AsType[*mcp.Error](f.Err); ok {
+			text += ": " + refusal.Message
+		}
+	}
+	return strings.Trim(text+"; "+detail, "; ")
+}
+
+// end ends what the link of the instance leads to, all that it has started included, and says how.
+func (in *instance) end(why string) string {
+	if in.link != nil {
+		in.link()
+		in.link = nil
+	}
+	p := in.proc.Swap(nil)
+	if p == nil {
+		return ""
+	}
+	defer in.b.stderr.forget(p.ID())
+	status, err := p.Stop(context.WithoutCancel(in.life), why)
+	p.Forget()
+	if err != nil {
+		return "how it ended is unknown: " + err.Error()
+	}
+	return describe(status)
+}
+
+// restarted is why a process ends that was spoken to in the wrong era.
+const restarted = "restart"
+
+func reasonOf(why error) string {
+	if stopping := (errStopping{}); errors.As(why, &stopping) {
+		return string(stopping.reason)
+	}
+	return "ended"
+}
+
+// describe says how a process ended, with the last lines that it wrote to its standard error.
+func describe(s keeper.Status) string {
+	text := s.String()
+	if lines := s.Stderr; len(lines) > 0 {
+		text += "; it wrote: " + strings.Join(lines[max(0, len(lines)-mostLastLines):], " | ")
+	}
+	return text
+}
+
+// mostLastLines is how many lines of a process's standard error are shown in an error.
+const mostLastLines = 5

@@ -1,0 +1,327 @@
+package backend
+
+import (
+	"context"
+	"time"
+
+	"github.com/troupe-run/troupe/host"
+	"github.com/troupe-run/troupe/internal/backend/pool"
+	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/upstream"
+)
+
+// poolActor has the pool of a node, and carries out what it decides.
+type poolActor struct {
+	kernel.Actor
+	b         *Backends
+	pool      *pool.Pool
+	instances map[pool.InstanceID]*instance
+	waiting   map[pool.WantID]*lease // without an instance yet
+	ticking   bool
+	closed    bool
+	keeps     bool // once it is closed: processes are left to the next one
+}
+
+// Messages to the pool.
+type (
+	wanted    struct{ *lease }
+	taken     struct{ *lease } // of an instance that has its call already
+	withdrawn struct{ *lease } // its caller waits no longer, or has its answer
+	cancelled struct{ id pool.WantID }
+	isReady   struct{ *instance }
+	isAdopted struct {
+		kernel.Reply
+		in     *instance
+		holder string
+	}
+	didNotStart struct {
+		*instance
+		detail string
+	}
+	// hasBroken is an instance that serves nobody any more, and hasEnded one that is gone.
+	hasBroken struct {
+		*instance
+		detail string
+	}
+	hasEnded struct {
+		*instance
+		detail string
+	}
+	ponged     struct{ id pool.InstanceID }
+	holderGone struct{ holder string }
+	configured struct {
+		kernel.Reply
+		all  []Backend
+		gone []string
+	}
+	askedToEnd struct {
+		id  pool.InstanceID
+		why pool.Reason
+	}
+	// instanceOf asks for the instance that serves a holder now.
+	instanceOf struct {
+		kernel.Reply
+		name, holder string
+		in           *instance
+	}
+	ticked   struct{}
+	shutDown struct{ keep bool }
+)
+
+// Refused implements kernel.Refusable.
+func (m *wanted) Refused(error) { m.given <- errClosed(m.want.Kind.Backend) }
+
+// Refused implements kernel.Refusable.
+func (m *isAdopted) Refused(error) { m.Done() }
+
+// Refused implements kernel.Refusable.
+func (m *configured) Refused(error) { m.Done() }
+
+// Refused implements kernel.Refusable.
+func (m *instanceOf) Refused(error) { m.Done() }
+
+// Receive implements kernel.Behaviour.
+func (a *poolActor) Receive(m any) {
+	now := a.b.c.Clock.Now()
+	switch m := m.(type) {
+	case *wanted:
+		if a.closed {
+			m.given <- errClosed(m.want.Kind.Backend)
+			break
+		}
+		a.waiting[m.want.ID] = m.lease
+		a.carryOut(a.pool.Want(now, m.want))
+	case *taken:
+		a.pool.Hold(now, m.want, m.in.id)
+	case *withdrawn:
+		delete(a.waiting, m.want.ID)
+		a.carryOut(a.pool.Withdraw(now, m.want.ID))
+		if m.once {
+			a.carryOut(a.pool.HolderGone(now, m.want.Holder))
+		}
+	case *cancelled:
+		a.pool.Cancelled(now, m.id)
+	case *isReady:
+		a.carryOut(a.pool.Ready(now, m.id))
+	case *isAdopted:
+		id, todo := a.pool.Adopt(now, m.in.kind, m.holder, m.in.principal, m.in.began)
+		m.in.id = id
+		a.instances[id] = m.in
+		a.carryOut(todo)
+		if a.closed {
+			a.shutInstance(m.in)
+		}
+		m.Done()
+	case *didNotStart:
+		delete(a.instances, m.id)
+		a.carryOut(a.pool.Failed(now, m.id, m.detail))
+	case *hasBroken:
+		a.carryOut(a.pool.Broke(now, m.id, m.detail))
+	case *hasEnded:
+		delete(a.instances, m.id)
+		a.carryOut(a.pool.Exited(now, m.id, m.detail))
+	case *ponged:
+		a.pool.Ponged(now, m.id)
+	case *holderGone:
+		a.carryOut(a.pool.HolderGone(now, m.holder))
+	case *configured:
+		for i := range m.all {
+			of := &m.all[i]
+			a.carryOut(a.pool.Configure(now, of.Name, of.Digest, of.terms()))
+		}
+		for _, name := range m.gone {
+			a.carryOut(a.pool.Remove(now, name))
+		}
+		m.Done()
+	case *askedToEnd:
+		a.carryOut(a.pool.End(now, m.id, m.why))
+	case *instanceOf:
+		for _, in := range a.instances {
+			if in.of.Name == m.name && in.holder() == m.holder {
+				m.in = in
+			}
+		}
+		m.Done()
+	case *ticked:
+		a.ticking = false
+		a.carryOut(a.pool.Tick(now))
+	case *shutDown:
+		a.shut(m.keep)
+	}
+	a.tickLater()
+}
+
+// Failed implements kernel.Behaviour. Whoever waits for an instance is refused.
+func (a *poolActor) Failed(m any, last bool) {
+	switch m := m.(type) {
+	case *isAdopted:
+		m.Done()
+	case *configured:
+		m.Done()
+	case *instanceOf:
+		m.Done()
+	}
+	if !last {
+		return
+	}
+	for id, l := range a.waiting {
+		delete(a.waiting, id)
+		l.given <- errClosed(l.want.Kind.Backend)
+	}
+	a.shut(false)
+}
+
+// tickLater has time pass for the pool as long as it has something to look after.
+func (a *poolActor) tickLater() {
+	if a.ticking || !a.pool.Busy() {
+		return
+	}
+	a.ticking = true
+	a.b.c.Clock.AfterFunc(time.Second, func() { a.b.tell(&ticked{}) })
+}
+
+// carryOut does what the pool has decided.
+func (a *poolActor) carryOut(todo []pool.Effect) {
+	for _, e := range todo {
+		switch e := e.(type) {
+		case pool.Start:
+			a.start(&e)
+		case pool.Give:
+			a.give(&e)
+		case pool.Refuse:
+			if l := a.waiting[e.Want]; l != nil {
+				delete(a.waiting, e.Want)
+				l.given <- refused(l.want.Kind.Backend, &e)
+			}
+		case pool.Stop:
+			if in := a.instances[e.Instance]; in != nil {
+				in.stop(errStopping{e.Reason})
+			}
+		case pool.Ping:
+			if in := a.instances[e.Instance]; in != nil {
+				go in.ping()
+			}
+		case pool.Lost:
+			a.lose(&e)
+		}
+	}
+}
+
+// start begins an instance.
+func (a *poolActor) start(e *pool.Start) {
+	of, ok := a.b.find(e.Kind.Backend)
+	if !ok || of.Digest != e.Kind.Digest { // it was configured otherwise meanwhile
+		go a.b.tell(&didNotStart{&instance{id: e.Instance}, refusals[pool.Replaced]})
+		return
+	}
+	in := a.b.newInstance(of, e.Kind, a.b.c.Clock.Now())
+	in.id = e.Instance
+	in.setHolder(e.Holder)
+	a.instances[e.Instance] = in
+	a.b.lives.Go(in.live)
+}
+
+// give lends an instance to the call that wanted one.
+func (a *poolActor) give(e *pool.Give) {
+	l, in := a.waiting[e.Want], a.instances[e.Instance]
+	if l == nil {
+		return
+	}
+	delete(a.waiting, e.Want)
+	if in.holder() == "" && l.want.Holder != "" { // a spare has found whose it is
+		in.setHolder(l.want.Holder)
+		in.principal = l.want.Principal
+		l.noteIt = true
+	}
+	if in.of.Options.Isolation == host.ByCall {
+		l.noteIt = true
+	}
+	in.served.Store(true)
+	l.in = in
+	l.given <- nil
+}
+
+// lose tells that the instance of a holder is gone with what it held.
+func (a *poolActor) lose(e *pool.Lost) {
+	a.b.catalogues.forget(e.Kind.Backend, e.Holder)
+	if a.b.c.Lost == nil || e.Holder == "" {
+		return
+	}
+	of := &instance{}
+	of.setHolder(e.Holder)
+	if session := of.session(); session != "" {
+		go a.b.c.Lost(e.Kind.Backend, session, e.Reason)
+	}
+}
+
+// shut ends all instances, or leaves those that a keeper has to the next process.
+func (a *poolActor) shut(keep bool) {
+	a.closed, a.keeps = true, keep
+	for _, in := range a.instances {
+		a.shutInstance(in)
+	}
+}
+
+func (a *poolActor) shutInstance(in *instance) {
+	if a.keeps && in.proc.Load() != nil {
+		in.stop(errKept)
+		return
+	}
+	in.stop(errStopping{pool.Asked})
+}
+
+// lease is a call's claim to an instance.
+type lease struct {
+	want pool.Want
+	once bool // its holder is nobody any more when it ends
+	in   *instance
+	// noteIt says that the keeper has to know of this before anything is asked: the next process must give the instance to nobody else.
+	noteIt bool
+	given  chan error // gets nil once in is there, or why there will be none
+}
+
+// lend waits until a caller has an instance of a backend.
+func (b *Backends) lend(ctx context.Context, of *Backend, c *Caller, q *Request) (*lease, error) {
+	if err := b.awaitAdoption(ctx); err != nil {
+		return nil, err
+	}
+	id := pool.WantID(b.wants.Add(1))
+	l := &lease{given: make(chan error, 1), want: pool.Want{ID: id, Kind: c.kindOf(of), Principal: c.Principal}}
+	l.want.Holder, l.once = c.holderOf(of.Options.Isolation, id)
+	session := l.want.Holder == sessionHolder(c.Session) && c.Session != ""
+	l.want.Askable = q.Asks && of.hasLines() && !session && b.catalogues.eraOf(of.Digest) != upstream.EraModern
+	q.told = c.told(&of.Options)
+	if b.pool.Post(&wanted{l}) != nil {
+		return nil, errClosed(of.Name)
+	}
+	select {
+	case err := <-l.given:
+		if err != nil {
+			return nil, err
+		}
+		if l.noteIt {
+			l.in.leaveStanding()
+		}
+		return l, nil
+	case <-ctx.Done():
+		b.tell(&withdrawn{l})
+		return nil, context.Cause(ctx)
+	}
+}
+
+// giveBack ends a lease. An instance that was told to give up its call is in doubt until that has ended, as the next question could
+// still be of it: a late answer ends the doubt, or an answer to a ping, as a server that is done answers one.
+func (b *Backends) giveBack(l *lease, doubt bool) {
+	if !doubt {
+		b.tell(&withdrawn{l})
+		return
+	}
+	b.tell(&cancelled{l.want.ID})
+	b.c.Clock.AfterFunc(cancelWait/2, func() {
+		ctx, cancel := context.WithTimeout(l.in.life, cancelWait/2)
+		defer cancel()
+		if l.in.conn.Ping(ctx) == nil {
+			b.tell(&withdrawn{l})
+		}
+	})
+}

@@ -1,0 +1,70 @@
+package hosting
+
+import (
+	"maps"
+
+	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// About is what backends say of themselves, as far as a server says it in their place.
+type About struct {
+	// Alone says that the server looks exactly like its one backend: ServerInfo and Instructions are those, raw; nil for none.
+	Alone                    bool
+	ServerInfo, Instructions []byte
+	// Capabilities are those of all that the server does not have by itself, or those of the one backend.
+	Capabilities mcp.ServerCapabilities
+}
+
+// About returns what a caller is told of the backends. own says that the server has items of its own.
+func (s *Server) About(c *Caller, own bool) About {
+	all := *s.now.Load()
+	if len(all) == 1 && all[0].prefix == "" && !own {
+		if r := s.reading(all[0], c); r != nil {
+			return About{Alone: true, ServerInfo: r.settled.ServerInfo, Instructions: r.settled.Instructions, Capabilities: r.capabilities()}
+		}
+	}
+	var a About
+	for _, m := range all {
+		r := s.reading(m, c)
+		if r == nil {
+			continue
+		}
+		caps := r.capabilities()
+		if caps.Completions != nil {
+			a.Capabilities.Completions = caps.Completions
+		}
+		if len(caps.Extensions) > 0 && a.Capabilities.Extensions == nil {
+			a.Capabilities.Extensions = make(map[string]mcp.Object)
+		}
+		for name, value := range caps.Extensions {
+			if _, taken := a.Capabilities.Extensions[name]; !taken {
+				a.Capabilities.Extensions[name] = value
+			}
+		}
+	}
+	return a
+}
+
+// capabilities are those of a backend that its clients may use here. Changes of lists are told in any case, and log messages may
+// come from us.
+func (r *reading) capabilities() (c mcp.ServerCapabilities) {
+	if codec.Unmarshal(r.settled.Capabilities, &c) != nil {
+		c = mcp.ServerCapabilities{}
+	}
+	c.Tasks, c.Logging = nil, mcp.Declared()
+	if _, ok := c.Extensions[mcp.ExtensionTasks]; ok {
+		c.Extensions = maps.Clone(c.Extensions)
+		delete(c.Extensions, mcp.ExtensionTasks)
+	}
+	if c.Tools != nil {
+		c.Tools = &mcp.ListChanged{ListChanged: true}
+	}
+	if c.Prompts != nil {
+		c.Prompts = &mcp.ListChanged{ListChanged: true}
+	}
+	if c.Resources != nil {
+		c.Resources = &mcp.ResourcesCapability{ListChanged: true, Subscribe: c.Resources.Subscribe}
+	}
+	return c
+}

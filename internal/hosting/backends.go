@@ -1,0 +1,74 @@
+package hosting
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/troupe-run/troupe/internal/backend"
+	"github.com/troupe-run/troupe/internal/upstream"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// Backends run the backends of a node: see [backend.Backends], of which [Of] makes one.
+type Backends interface {
+	// Call asks a backend. The error is a *[backend.Error], or the cause of the end of ctx.
+	Call(ctx context.Context, name string, c backend.Caller, q Asked) (upstream.Response, error)
+	// Notify sends a notification to the instance of a session, if there is one.
+	Notify(ctx context.Context, name, session, method string, params []byte) error
+	// Catalogue is what is known of what a backend lists for a caller, and Learn waits until something is.
+	Catalogue(name string, c backend.Caller) (*backend.Catalogue, bool)
+	Learn(ctx context.Context, name string, c backend.Caller) (*backend.Catalogue, error)
+	// SessionGone says that nobody will call for a session again.
+	SessionGone(session string)
+}
+
+// Asked is what is asked of a backend.
+type Asked struct {
+	Method string
+	Params []byte // an object as raw JSON
+	Header http.Header
+	Asks   bool // the backend may ask the caller
+	Safe   bool // it may run once more when its instance is lost
+	// Progress gets the params of progress notifications, and Heard what else the backend says to the call. They must not block. A
+	// nil Progress asks for none.
+	Progress func(params []byte)
+	Heard    func(Said)
+}
+
+// Said is what a backend says beside an answer: a notification, or a question.
+type Said struct {
+	Method   string
+	Params   []byte   // an object as raw JSON, or nil
+	Question Question // nil for a notification
+}
+
+// A Question waits for one answer. After an error the backend does not wait for it any more.
+type Question interface {
+	Answer(ctx context.Context, result []byte) error
+	Refuse(ctx context.Context, refusal *mcp.Error) error
+}
+
+// SaidBy is an event of a backend as a Said.
+func SaidBy(e backend.Event) Said {
+	s := Said{Method: e.Method, Params: e.Params}
+	if e.Question() {
+		s.Question = &e
+	}
+	return s
+}
+
+// Of returns b as Backends.
+func Of(b *backend.Backends) Backends { return running{b} }
+
+// running are backends that run.
+type running struct{ *backend.Backends }
+
+var _ Backends = running{}
+
+func (r running) Call(ctx context.Context, name string, c backend.Caller, q Asked) (upstream.Response, error) {
+	out := backend.Request{Method: q.Method, Params: q.Params, Header: q.Header, Asks: q.Asks, Safe: q.Safe, Progress: q.Progress}
+	if q.Heard != nil {
+		out.Event = func(e backend.Event) { q.Heard(SaidBy(e)) }
+	}
+	return r.Backends.Call(ctx, name, c, out)
+}

@@ -1,0 +1,171 @@
+package hosting
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/troupe-run/troupe/actors"
+	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/host"
+	"github.com/troupe-run/troupe/internal/backend"
+	"github.com/troupe-run/troupe/internal/backend/listing"
+	"github.com/troupe-run/troupe/internal/upstream"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// A Client is the client of a call, which [actors.Call] is.
+type Client interface {
+	// Ask puts questions and returns all answers.
+	Ask(ctx context.Context, qs []actors.Question) ([]actors.Answer, error)
+	// Progress reports progress; params are those of the notification. ProgressToken is the raw token that they must have, nil if the
+	// client wants none.
+	Progress(ctx context.Context, value float64, params []byte) error
+	ProgressToken() []byte
+	Notify(ctx context.Context, method string, params []byte) error
+}
+
+var _ Client = (*actors.Call)(nil)
+
+// A Request is what a client asks of an item of a backend.
+type Request struct {
+	Client  Client
+	Caller  *Caller
+	Item    *Item
+	Message *codec.Message
+	Again   bool        // an earlier run of the call may have asked its client
+	Level   string      // the log level that the session has set, "" for none
+	Header  http.Header // of the client's request, nil for none; it is only read
+	// Log sends a log message with these params, and Missed tells how many were dropped. Complete fills in of a question how its answer is
+	// judged, and by whom it is followed.
+	Log      func(ctx context.Context, params []byte)
+	Missed   func(ctx context.Context, n int)
+	Complete func(ctx context.Context, q *actors.Question)
+}
+
+// Faults of a backend that its client learns of.
+var (
+	errRounds = errors.New("the backend asks again and again")
+	errKind   = errors.New("the backend answered with a result of a type that nobody has asked for")
+	errInput  = errors.New("the backend asks for input that cannot be read")
+)
+
+const (
+	// mostRounds is how often a backend may answer a request with questions.
+	mostRounds = 10
+	// firstPause is how long the first request of a backend to come again, with nothing to ask, waits. Each further one waits for twice as long.
+	firstPause = 100 * time.Millisecond
+)
+
+// Call asks the backend of an item, and returns its result for the client: bytes of the backend, without what the client's revision
+// does not have. The error is an *[mcp.Error], which is the client's, or the cause of the end of ctx.
+func (s *Server) Call(ctx context.Context, q *Request) ([]byte, error) {
+	m := q.Item.backend
+	x := newExchange(ctx, q)
+	defer x.close()
+	s.settleLevel(ctx, m, q)
+	params := paramsOf(q)
+	out := Asked{Method: string(q.Message.Method), Header: headerOf(q), Asks: x.mayAsk(), Heard: x.hear}
+	out.Safe = out.Method != mcp.MethodToolsCall || m.safe(q.Item.Own, q.Item.listed())
+	if q.Client.ProgressToken() != nil {
+		out.Progress = func(params []byte) { x.hear(Said{Method: mcp.NotifyProgress, Params: params}) }
+	}
+	out.Params = params
+	for round := 0; ; round++ {
+		r, err := s.backends.Call(ctx, m.Key, q.Caller.Caller, out)
+		x.flush(ctx)
+		switch {
+		case err != nil:
+			return nil, s.failed(ctx, err)
+		case r.Kind == upstream.Refused:
+			return nil, errorOf(&r)
+		case r.Kind == upstream.Complete:
+			return resultFor(out.Method, r.Result, q.Item.revision(), q.Caller.Revision), nil
+		case r.Kind != upstream.InputRequired:
+			return nil, mcp.NewError(mcp.CodeInternalError, errKind.Error())
+		case round == mostRounds:
+			return nil, mcp.NewError(mcp.CodeInternalError, errRounds.Error())
+		}
+		responses, err := x.input(ctx, r.Result, round)
+		if err != nil {
+			return nil, err
+		}
+		out.Params = WithMember(params, "inputResponses", responses)
+		out.Params = WithMember(out.Params, "requestState", codec.Optional(r.Result, "requestState"))
+	}
+}
+
+// failed is the error of a call that its backend has not answered.
+func (s *Server) failed(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if e, ok := errors.AsType[*backend.Error](err); ok {
+		return e.Wire()
+	}
+	return err
+}
+
+// listed is the item if its backend lists it, nil if nothing is known of it.
+func (i *Item) listed() *listing.Item {
+	if i.Raw == nil {
+		return nil
+	}
+	return i.Item
+}
+
+// revision is that of the backend, 0 if it is not known.
+func (i *Item) revision() mcp.Revision {
+	if i.in == nil {
+		return 0
+	}
+	return i.in.settled.Revision
+}
+
+// paramsOf returns the params for the backend: those of the client, with the name by which the backend knows the item, and without
+// what is between the client and us.
+func paramsOf(q *Request) []byte {
+	params := q.Message.Params
+	if params == nil {
+		params = []byte("{}")
+	}
+	params = Without(params, "inputResponses", "requestState", "task")
+	if q.Item.Own == q.Item.Name || q.Item.Of != listing.Tools && q.Item.Of != listing.Prompts {
+		return params
+	}
+	if string(q.Message.Method) == mcp.MethodCompletionComplete {
+		return WithMember(params, "ref", WithMember(codec.Field(params, "ref"), "name", quoted(q.Item.Own)))
+	}
+	return WithMember(params, "name", quoted(q.Item.Own))
+}
+
+// headerOf returns the headers for the backend: those of the client that its configuration names, and those that repeat arguments.
+func headerOf(q *Request) http.Header {
+	m := q.Item.backend
+	if !m.URL {
+		return nil
+	}
+	var out http.Header
+	if q.Item.Of == listing.Tools && q.Item.listed() != nil {
+		params, err := upstream.Params(codec.Field(q.Item.Raw, "inputSchema"))
+		if err == nil { // else the backend may refuse the call, and says why
+			out = upstream.Headers(params, q.Message.Arguments)
+		}
+	}
+	for _, name := range m.Options.PassHeaders {
+		if values := q.Header.Values(name); len(values) > 0 {
+			if out == nil {
+				out = make(http.Header)
+			}
+			out[http.CanonicalHeaderKey(name)] = slices.Clone(values)
+		}
+	}
+	return out
+}
+
+// asks reports whether the client of the caller may be asked for anything, by a backend with these options.
+func (c *Caller) asks(o *host.Options) bool {
+	return c.Declared.Has(mcp.CapClientElicitation) || c.Declared.Has(mcp.CapClientSampling) || o.Roots.Forward && c.Declared.Has(mcp.CapClientRoots)
+}

@@ -1,0 +1,332 @@
+package hosting
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/troupe-run/troupe/actors"
+	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/protocol"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// What a backend may say during one call before the client has got it. What is beyond it is dropped and counted, but for the newest
+// progress; questions are refused.
+const (
+	mostSaid      = 256
+	mostSaidBytes = 1 << 20
+)
+
+// together is how long a question to a stateless client waits for further ones, which are asked in the same round.
+const together = 25 * time.Millisecond
+
+// answerTime bounds how long a backend may take to take an answer.
+const answerTime = 10 * time.Second
+
+// exchange is a call as far as its backend says something to its client. What comes waits in a queue, which a goroutine empties as long as
+// there is something in it.
+type exchange struct {
+	*Request
+	ctx  context.Context // ends with the call, and its questions with it
+	stop context.CancelCauseFunc
+
+	mu      sync.Mutex // guards the rest
+	quiet   sync.Cond  // nothing is in the queue, or being sent
+	queue   []Said
+	bytes   int // of the queue
+	sending bool
+	missed  int // log messages that were dropped
+	over    bool
+
+	open  map[Question]context.CancelCauseFunc // questions that are with the client, or about to be
+	round []*pending                           // those that wait for further ones
+	timer *time.Timer                          // ends that wait; nil if no question waits
+	asked bool                                 // a round is with the client
+	asks  sync.WaitGroup                       // questions that are put
+}
+
+// pending is a question of the backend for the client.
+type pending struct {
+	actors.Question
+	from Question
+	ctx  context.Context // ends when it needs no answer
+}
+
+// Causes of the end of a question.
+var (
+	errAnswered  = errors.New("the backend has answered the call")
+	errWithdrawn = errors.New("the backend has withdrawn the question")
+)
+
+func newExchange(ctx context.Context, q *Request) *exchange {
+	x := &exchange{Request: q, open: make(map[Question]context.CancelCauseFunc)}
+	x.quiet.L = &x.mu
+	x.ctx, x.stop = context.WithCancelCause(ctx)
+	return x
+}
+
+// mayAsk reports whether the backend may ask the client during the call.
+func (x *exchange) mayAsk() bool {
+	return x.Caller.asks(&x.Item.backend.Options) && (!x.Caller.Revision.Stateless() || actors.Asks(x.Message.Method))
+}
+
+// hear takes what the backend says. It never waits.
+func (x *exchange) hear(said Said) {
+	x.mu.Lock()
+	over := x.over
+	kept := !over && x.keep(said)
+	if kept && !x.sending {
+		x.sending = true
+		go x.send()
+	}
+	x.mu.Unlock()
+	if kept || said.Question == nil {
+		return
+	}
+	refusal := mcp.NewError(mcp.CodeInvalidRequest, "the call has been answered")
+	if !over {
+		refusal = mcp.NewError(mcp.CodeInternalError, "too many messages wait for the client")
+	}
+	go func() { _ = said.refuse(refusal) }()
+}
+
+// keep puts something into the queue, and reports whether there was room. The caller holds mu.
+func (x *exchange) keep(said Said) bool {
+	if len(x.queue) < mostSaid && (x.bytes+len(said.Params) <= mostSaidBytes || len(x.queue) == 0) {
+		x.queue = append(x.queue, said)
+		x.bytes += len(said.Params)
+		return true
+	}
+	switch said.Method {
+	case mcp.NotifyProgress: // the newest counts
+		if last := &x.queue[len(x.queue)-1]; last.Method == mcp.NotifyProgress {
+			x.bytes += len(said.Params) - len(last.Params)
+			*last = said
+			return true
+		}
+	case mcp.NotifyMessage:
+		x.missed++
+	}
+	return false
+}
+
+// send sends what is in the queue until it is empty.
+func (x *exchange) send() {
+	for {
+		x.mu.Lock()
+		if len(x.queue) == 0 {
+			x.sending, x.queue = false, nil
+			x.quiet.Broadcast()
+			x.mu.Unlock()
+			return
+		}
+		said := x.queue[0]
+		x.queue[0] = Said{}
+		x.queue = x.queue[1:]
+		x.bytes -= len(said.Params)
+		x.mu.Unlock()
+		x.pass(said)
+	}
+}
+
+// flush waits until all that the backend has said is sent, and tells how much was dropped.
+func (x *exchange) flush(ctx context.Context) {
+	x.mu.Lock()
+	for x.sending {
+		x.quiet.Wait()
+	}
+	missed := x.missed
+	x.missed = 0
+	x.mu.Unlock()
+	if missed > 0 && x.Missed != nil {
+		x.Missed(ctx, missed)
+	}
+}
+
+// close withdraws the questions that are open, and waits until nothing of the exchange runs.
+func (x *exchange) close() {
+	x.mu.Lock()
+	x.over = true
+	waiting := x.round
+	x.round = nil
+	if x.timer != nil {
+		x.timer.Stop()
+		x.timer = nil
+	}
+	for x.sending {
+		x.quiet.Wait()
+	}
+	waiting = append(waiting, x.round...)
+	x.round = nil
+	x.mu.Unlock()
+	x.stop(errAnswered)
+	for _, p := range waiting {
+		_ = Said{Question: p.from}.refuse(mcp.NewError(mcp.CodeInvalidRequest, errAnswered.Error()))
+	}
+	x.asks.Wait()
+}
+
+// pass sends one thing to the client, or puts a question.
+func (x *exchange) pass(said Said) {
+	known, ofProtocol := protocol.LookupMethod(said.Method)
+	switch {
+	case said.Question != nil:
+		x.ask(said)
+	case said.Method == mcp.NotifyProgress:
+		x.progress(said.Params)
+	case said.Method == mcp.NotifyMessage:
+		x.Log(x.ctx, said.Params)
+	case said.Method == mcp.NotifyCancelled:
+		x.withdraw()
+	case !ofProtocol, said.Method == mcp.NotifyElicitationComplete && known.Allowed(protocol.ToClient, x.Caller.Revision):
+		_ = x.Client.Notify(x.ctx, said.Method, said.Params) // it fails when the call has ended
+	}
+}
+
+// progress passes progress on under the token of the client.
+func (x *exchange) progress(params []byte) {
+	token := x.Client.ProgressToken()
+	value, err := strconv.ParseFloat(string(codec.Field(params, "progress")), 64)
+	if token == nil || err != nil {
+		return
+	}
+	if !protocol.Has(x.Caller.Revision, protocol.FeatureProgressMessage) {
+		params = Without(params, "message")
+	}
+	_ = x.Client.Progress(x.ctx, value, WithMember(params, "progressToken", token))
+}
+
+// withdraw withdraws the question that is open. With several nothing says which one the backend means.
+func (x *exchange) withdraw() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if len(x.open) != 1 {
+		return
+	}
+	for _, cancel := range x.open {
+		cancel(errWithdrawn)
+	}
+}
+
+// ask puts a question of the backend to the client: at once in a session, together with those that come soon to a stateless client.
+func (x *exchange) ask(said Said) {
+	q, refusal := questionFor(x.Caller, said.Method, said.Params)
+	if refusal == nil && x.Caller.Revision.Stateless() && !actors.Asks(x.Message.Method) {
+		refusal = mcp.Errorf(mcp.CodeInvalidRequest, "the client cannot be asked during %s", x.Message.Method)
+	}
+	if refusal != nil {
+		x.asks.Go(func() { _ = said.refuse(refusal) })
+		return
+	}
+	x.Complete(x.ctx, &q)
+	p := &pending{Question: q, from: said.Question}
+	var cancel context.CancelCauseFunc
+	p.ctx, cancel = context.WithCancelCause(x.ctx)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.open[p.from] = cancel
+	if !x.Caller.Revision.Stateless() {
+		x.asks.Go(func() { x.put(p.ctx, []*pending{p}) })
+		return
+	}
+	x.round = append(x.round, p)
+	x.waitForMore()
+}
+
+// waitForMore has the questions that wait be put when no further one has come for a while. The caller holds mu.
+func (x *exchange) waitForMore() {
+	switch {
+	case x.asked || x.over:
+	case x.timer == nil:
+		x.timer = time.AfterFunc(together, x.putRound)
+	default:
+		x.timer.Reset(together)
+	}
+}
+
+// putRound puts the questions that wait.
+func (x *exchange) putRound() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.timer = nil
+	if x.over || x.asked || len(x.round) == 0 {
+		return
+	}
+	round := x.round
+	x.round, x.asked = nil, true
+	x.asks.Go(func() {
+		ctx, done := untilAll(x.ctx, round)
+		x.put(ctx, round)
+		done()
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		if x.asked = false; len(x.round) > 0 {
+			x.waitForMore()
+		}
+	})
+}
+
+// untilAll returns a context that ends when none of the questions needs an answer.
+func untilAll(ctx context.Context, round []*pending) (context.Context, func()) {
+	if len(round) == 1 {
+		return round[0].ctx, func() {}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	var stops []func() bool
+	var left atomic.Int64
+	left.Store(int64(len(round)))
+	for _, p := range round {
+		stops = append(stops, context.AfterFunc(p.ctx, func() {
+			if left.Add(-1) == 0 {
+				cancel(context.Cause(p.ctx))
+			}
+		}))
+	}
+	return ctx, func() {
+		for _, stop := range stops {
+			stop()
+		}
+		cancel(nil)
+	}
+}
+
+// put puts questions to the client, and gives the backend what it answers.
+func (x *exchange) put(ctx context.Context, round []*pending) {
+	qs := make([]actors.Question, len(round))
+	for i, p := range round {
+		qs[i] = p.Question
+	}
+	answers, err := x.Client.Ask(ctx, qs)
+	for i, p := range round {
+		x.mu.Lock()
+		x.open[p.from](nil)
+		delete(x.open, p.from)
+		x.mu.Unlock()
+		said := Said{Question: p.from}
+		switch {
+		case err != nil:
+			_ = said.refuse(mcp.Errorf(mcp.CodeInternalError, "the client has not answered: %s", err)) // a backend that has gone waits for nothing
+		case answers[i].Err != nil:
+			_ = said.refuse(answers[i].Err)
+		default:
+			_ = said.answer(answers[i].Result)
+		}
+	}
+}
+
+// answer gives a question its answer, whether or not its call goes on.
+func (s Said) answer(result []byte) error {
+	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
+	defer cancel()
+	return s.Question.Answer(ctx, result)
+}
+
+func (s Said) refuse(refusal *mcp.Error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
+	defer cancel()
+	return s.Question.Refuse(ctx, refusal)
+}

@@ -1,0 +1,149 @@
+package hosting
+
+import (
+	"github.com/troupe-run/troupe/internal/backend/listing"
+	"github.com/troupe-run/troupe/internal/backend/naming"
+)
+
+// Find finds an item by the name by which clients know it, or the resource that a template stands for, among what is known to be
+// listed for a caller. Of several backends that have it the first counts.
+func (s *Server) Find(c *Caller, of listing.Of, name string) (*Item, bool) {
+	for _, m := range *s.now.Load() {
+		if !m.mayHave(of, name) {
+			continue
+		}
+		r := s.reading(m, c)
+		if r == nil {
+			continue
+		}
+		if item, ok := r.lists[of].Find(name); ok {
+			return &Item{item, of, m, r}, true
+		}
+	}
+	if of != listing.Resources {
+		return nil, false
+	}
+	for _, m := range *s.now.Load() {
+		r := s.reading(m, c)
+		if r == nil {
+			continue
+		}
+		for _, t := range r.templates {
+			if t.matches(name) {
+				return &Item{t.item, listing.Templates, m, r}, true
+			}
+		}
+	}
+	return nil, false
+}
+
+// mayHave reports whether a name may be one of the backend's.
+func (m *mounted) mayHave(of listing.Of, name string) bool {
+	if of != listing.Tools && of != listing.Prompts {
+		return true
+	}
+	_, may := naming.Item(m.prefix, name)
+	return may
+}
+
+// Guess returns the item that a name stands for if a backend has it of which nothing is known, or a resource that its backend does not
+// list. It returns nil where more than one backend could have it: nobody is asked for what may be another's.
+func (s *Server) Guess(c *Caller, of listing.Of, name string) (found *Item) {
+	for _, m := range *s.now.Load() {
+		own, r := name, s.reading(m, c)
+		switch of {
+		case listing.Tools, listing.Prompts:
+			if own, _ = naming.Item(m.prefix, name); r != nil || own == "" || of == listing.Tools && !m.filter.Allows(own) {
+				continue
+			}
+		default:
+			if r != nil && !r.has("resources") {
+				continue
+			}
+		}
+		if found != nil {
+			return nil
+		}
+		found = &Item{&listing.Item{Backend: m.Name, Own: own, Name: name}, of, m, r}
+	}
+	return found
+}
+
+// Lists reports whether a backend is known to list an item of a name, for whomever, that sees is true of; nil is true of all.
+func (s *Server) Lists(of listing.Of, name string, sees func(*Item) bool) (known bool) {
+	s.eachKnown(of, name, func(m *mounted, item *listing.Item) bool {
+		known = sees == nil || sees(&Item{item, of, m, nil})
+		return !known
+	})
+	return known
+}
+
+// eachKnown calls f for each item that a backend is known to list under a name, for whomever, until it returns false.
+func (s *Server) eachKnown(of listing.Of, name string, f func(*mounted, *listing.Item) bool) {
+	for _, m := range *s.now.Load() {
+		if !m.mayHave(of, name) {
+			continue
+		}
+		goOn := true
+		m.each(func(r *reading) bool {
+			if item, ok := r.lists[of].Find(name); ok {
+				goOn = f(m, item)
+			}
+			return goOn
+		})
+		if !goOn {
+			return
+		}
+	}
+}
+
+// Safe reports whether a call of a tool may run once more when it is unknown what became of it: for nobody is it known to be a tool
+// that must not.
+func (s *Server) Safe(tool string) bool {
+	found, safe := false, true
+	s.eachKnown(listing.Tools, tool, func(m *mounted, item *listing.Item) bool {
+		found, safe = true, m.safe(item.Own, item)
+		return safe
+	})
+	if found {
+		return safe
+	}
+	for _, m := range *s.now.Load() {
+		if own, _ := naming.Item(m.prefix, tool); own != "" {
+			return m.safe(own, nil)
+		}
+	}
+	return false
+}
+
+// Insists reports whether the configuration itself says that a call of a tool may run once more.
+func (s *Server) Insists(tool string) bool {
+	for _, m := range *s.now.Load() {
+		own, may := naming.Item(m.prefix, tool)
+		if !may {
+			continue
+		}
+		if own == "" { // the name may have been cut
+			s.eachKnown(listing.Tools, tool, func(of *mounted, item *listing.Item) bool {
+				if of == m {
+					own = item.Own
+				}
+				return of != m
+			})
+		}
+		if own != "" && naming.Matches(m.Options.Rerun.Safe, own) && !naming.Matches(m.Options.Rerun.Never, own) {
+			return true
+		}
+	}
+	return false
+}
+
+// May reports whether a name may be that of a tool of a backend.
+func (s *Server) May(tool string) bool {
+	for _, m := range *s.now.Load() {
+		if m.mayHave(listing.Tools, tool) {
+			return true
+		}
+	}
+	return false
+}

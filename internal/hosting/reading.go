@@ -1,0 +1,200 @@
+package hosting
+
+import (
+	"strings"
+	"sync"
+
+	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/backend"
+	"github.com/troupe-run/troupe/internal/backend/listing"
+	"github.com/troupe-run/troupe/internal/backend/naming"
+	"github.com/troupe-run/troupe/internal/template"
+	"github.com/troupe-run/troupe/internal/upstream"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// reading is a catalogue as clients may see it: with the names that they know, and without what they may not know. It does not
+// change.
+type reading struct {
+	settled   *upstream.Settled
+	lists     [4]*listing.List // by listing.Of
+	templates []*matcher       // of listing.Templates
+}
+
+// has reports whether the backend declares a capability.
+func (r *reading) has(capability string) bool {
+	return codec.Optional(r.settled.Capabilities, capability) != nil
+}
+
+// matcher says which URIs a template of a backend stands for. It is compiled when a URI has come that it may stand for.
+type matcher struct {
+	item   *listing.Item
+	begins string // its literal beginning
+	once   sync.Once
+	parsed *template.Template // nil for a template that we cannot read: its beginning counts
+}
+
+func (t *matcher) matches(uri string) bool {
+	if t.begins == "" || !strings.HasPrefix(uri, t.begins) {
+		return false
+	}
+	t.once.Do(func() { t.parsed, _ = template.New(t.item.Own) })
+	if t.parsed == nil {
+		return true
+	}
+	_, ok := t.parsed.Match(template.Normal(uri))
+	return ok
+}
+
+// readings are what was read of catalogues. They are few: each backend has one, and another one for each way in which it lists
+// otherwise for some clients.
+type readings struct {
+	mu    sync.Mutex // guards the rest, and is held while one is made
+	of    map[*backend.Catalogue]*reading
+	alike map[string]*reading // by the digest of catalogues
+}
+
+const (
+	// mostCatalogues is how many catalogues of a backend are remembered: each instance may have one, and most are alike.
+	mostCatalogues = 4096
+	// mostReadings is how many are remembered of which no two are alike.
+	mostReadings = 64
+)
+
+// read returns the reading of a catalogue of the backend.
+func (m *mounted) read(c *backend.Catalogue) *reading {
+	k := &m.known
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if r := k.of[c]; r != nil {
+		return r
+	}
+	digest := c.Digest()
+	r := k.alike[digest]
+	if r == nil {
+		r = m.newReading(c)
+		if k.alike == nil || len(k.alike) >= mostReadings {
+			k.alike = make(map[string]*reading)
+		}
+		k.alike[digest] = r
+	}
+	if k.of == nil || len(k.of) >= mostCatalogues {
+		k.of = make(map[*backend.Catalogue]*reading)
+	}
+	k.of[c] = r
+	return r
+}
+
+// each calls f for all readings of the backend, until it returns false.
+func (m *mounted) each(f func(*reading) bool) {
+	m.known.mu.Lock()
+	all := make([]*reading, 0, len(m.known.alike))
+	for _, r := range m.known.alike {
+		all = append(all, r)
+	}
+	m.known.mu.Unlock()
+	for _, r := range all {
+		if !f(r) {
+			return
+		}
+	}
+}
+
+func (m *mounted) newReading(c *backend.Catalogue) *reading {
+	r := &reading{settled: c.Settled}
+	for of := range r.lists {
+		items, err := listing.Read(listing.Of(of), m.Name, shown(listing.Of(of), c.Items[of]), m.renamer(listing.Of(of)))
+		if err != nil {
+			m.log.Warn("a backend lists what has no name", "backend", m.Key, "error", err)
+		}
+		list, hidden := listing.New(listing.Of(of), c.Settled.Revision, items)
+		for i := range hidden {
+			m.log.Warn("a backend lists two items of one name: the first counts", "backend", m.Key, "list", listing.Of(of).Member(), "name", hidden[i].Own)
+		}
+		r.lists[of] = list
+	}
+	for item := range r.lists[listing.Templates].All {
+		t := &matcher{item: item}
+		t.begins, _, _ = strings.Cut(item.Own, "{")
+		r.templates = append(r.templates, t)
+	}
+	return r
+}
+
+// renamer returns what gives items the names by which clients know them, and leaves out those that they may not know.
+func (m *mounted) renamer(of listing.Of) func(own string) (string, bool) {
+	switch of {
+	case listing.Tools:
+		return func(own string) (string, bool) { return naming.Name(m.prefix, own), m.filter.Allows(own) }
+	case listing.Prompts:
+		return func(own string) (string, bool) { return naming.Name(m.prefix, own), true }
+	}
+	return func(own string) (string, bool) { return own, true }
+}
+
+// shown returns what a backend lists without what only it and its own clients could use: that calls of a tool may become its tasks.
+func shown(of listing.Of, items [][]byte) [][]byte {
+	if of != listing.Tools {
+		return items
+	}
+	out := make([][]byte, len(items))
+	for i, raw := range items {
+		out[i] = Without(raw, "execution")
+	}
+	return out
+}
+
+// reading returns what a caller sees of a backend, nil if nothing is known of it.
+func (s *Server) reading(m *mounted, c *Caller) *reading {
+	known, ok := s.backends.Catalogue(m.Key, c.Caller)
+	if !ok {
+		return nil
+	}
+	return m.read(known)
+}
+
+// An Item is a tool, a prompt, a resource or a template of a backend.
+type Item struct {
+	*listing.Item
+	Of      listing.Of
+	backend *mounted
+	in      *reading // nil for an item of a backend of which nothing is known
+}
+
+// Annotations are those of a tool, nil if it has none.
+func (i *Item) Annotations() *mcp.ToolAnnotations {
+	raw := codec.Optional(i.Raw, "annotations")
+	if i.Of != listing.Tools || raw == nil {
+		return nil
+	}
+	a := new(mcp.ToolAnnotations)
+	if codec.Unmarshal(raw, a) != nil {
+		return nil
+	}
+	return a
+}
+
+// Meta is the `_meta` of the item, nil if it has none.
+func (i *Item) Meta() (m mcp.Meta) {
+	if raw := codec.Optional(i.Raw, "_meta"); raw != nil {
+		_ = codec.Unmarshal(raw, &m) // what cannot be read is none
+	}
+	return m
+}
+
+// Backend is the name of its backend, as the configuration has it.
+func (i *Item) Backend() string { return i.backend.Name }
+
+// safe reports whether a call of a tool may run once more. name is the tool's own; in is nil where nothing is known of it.
+func (m *mounted) safe(own string, in *listing.Item) bool {
+	switch {
+	case naming.Matches(m.Options.Rerun.Never, own):
+		return false
+	case naming.Matches(m.Options.Rerun.Safe, own):
+		return true
+	case in == nil:
+		return false
+	}
+	a := (&Item{Item: in, Of: listing.Tools}).Annotations()
+	return a != nil && (a.ReadOnlyHint || a.IdempotentHint)
+}

@@ -1,0 +1,146 @@
+package hosting
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/troupe-run/troupe/host"
+	"github.com/troupe-run/troupe/internal/backend"
+	"github.com/troupe-run/troupe/internal/backend/naming"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// A Backend is a server of others that a mounted server offers.
+type Backend struct {
+	Name    string       // as the configuration has it
+	Key     string       // by which Backends know it
+	Digest  string       // another one is another server: nothing that is known of the one holds for the other
+	URL     bool         // it is reached over HTTP
+	Options host.Options // with their defaults
+}
+
+// A Caller is whose call it is, or for whom something is listed.
+type Caller struct {
+	backend.Caller
+	Revision mcp.Revision
+	Declared mcp.ClientCapabilities // those that count in the revision
+}
+
+// Server is a mounted server as far as others serve for it. Make it with New.
+type Server struct {
+	backends Backends
+	log      *slog.Logger
+	now      atomic.Pointer[[]*mounted]
+	uses     uses
+}
+
+// New returns a Server without backends.
+func New(b Backends, log *slog.Logger) *Server {
+	s := &Server{backends: b, log: log, uses: uses{of: make(map[string]map[string]string)}}
+	s.now.Store(&[]*mounted{})
+	return s
+}
+
+// Configure has exactly these backends, in this order.
+func (s *Server) Configure(all []Backend) {
+	before := *s.now.Load()
+	next := make([]*mounted, len(all))
+	for i, b := range all {
+		m := &mounted{Backend: b, log: s.log, prefix: naming.Prefix(b.Name, b.Options.Prefix), filter: naming.Filter{Allow: b.Options.Tools.Allow, Deny: b.Options.Tools.Deny}}
+		for _, old := range before {
+			if old.Key == b.Key && old.Digest == b.Digest {
+				m.quiet.Store(old.quiet.Load())
+			}
+		}
+		next[i] = m
+	}
+	s.now.Store(&next)
+}
+
+// mounted is a backend of a Server.
+type mounted struct {
+	Backend
+	log    *slog.Logger
+	prefix string
+	filter naming.Filter
+	known  readings
+	quiet  atomic.Int64 // until when nobody waits for it to say what it lists: it has not lately. Unix nanoseconds
+
+	mu       sync.Mutex    // guards learning
+	learning chan struct{} // closed when it has said what it lists, or has failed to; nil if nobody waits
+}
+
+const (
+	// learnWait is how long a request waits for a backend of which nothing is known.
+	learnWait = 5 * time.Second
+	// quietTime is for how long nobody waits for a backend that was not there within learnWait.
+	quietTime = 30 * time.Second
+)
+
+// Learn waits until something is known of what each backend lists, for as long as a request may wait for that. Of a backend that is
+// down, or that starts for too long, nothing is known then.
+func (s *Server) Learn(ctx context.Context, c *Caller) {
+	var waits []<-chan struct{}
+	for _, m := range *s.now.Load() {
+		if s.reading(m, c) == nil && time.Now().UnixNano() >= m.quiet.Load() {
+			waits = append(waits, m.learn(s.backends, c))
+		}
+	}
+	if waits == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, learnWait)
+	defer cancel()
+	for _, known := range waits {
+		select {
+		case <-known:
+		case <-ctx.Done():
+		}
+	}
+	if ctx.Err() == nil {
+		return
+	}
+	for _, m := range *s.now.Load() {
+		if s.reading(m, c) == nil {
+			m.quiet.Store(time.Now().Add(quietTime).UnixNano())
+		}
+	}
+}
+
+// learn has the backend say what it lists, once for all who ask at the same time. It goes on when those who ask have given up.
+func (m *mounted) learn(b Backends, c *Caller) <-chan struct{} {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.learning != nil {
+		return m.learning
+	}
+	known := make(chan struct{})
+	m.learning = known
+	caller := c.Caller
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), max(m.Options.Pool.StartTimeout, learnWait))
+		defer cancel()
+		if _, err := b.Learn(ctx, m.Key, caller); err != nil {
+			m.log.Debug("a backend does not say what it lists", "backend", m.Key, "error", err)
+			m.quiet.Store(time.Now().Add(learnWait).UnixNano())
+		}
+		m.mu.Lock()
+		m.learning = nil
+		m.mu.Unlock()
+		close(known)
+	}()
+	return known
+}
+
+// Mounted returns the name of the backend that Backends know by a key.
+func (s *Server) Mounted(key string) (Backend, bool) {
+	for _, m := range *s.now.Load() {
+		if m.Key == key {
+			return m.Backend, true
+		}
+	}
+	return Backend{}, false
+}
