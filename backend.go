@@ -333,6 +333,11 @@ func (n *nodeBackends) processes(ctx context.Context, stderr func(id string, lin
 	return keeper.Join(ctx, o, l)
 }
 
+// keeps reports whether processes of commands outlive this one, for a Runtime that finds them in the directory.
+func (n *nodeBackends) keeps() bool {
+	return n.opts.Dir != "" && n.opts.Hosting.Keep >= 0 && n.opts.Hosting.program() != nil
+}
+
 // close ends all instances, or leaves processes to the next Runtime on the directory.
 func (n *nodeBackends) close(ctx context.Context) {
 	n.mu.Lock()
@@ -345,11 +350,11 @@ func (n *nodeBackends) close(ctx context.Context) {
 	if running == nil {
 		return
 	}
-	keep := cmp.Or(n.opts.Hosting.Keep, keeper.DefaultKeep)
-	if n.opts.Dir == "" || n.opts.Hosting.program() == nil {
-		keep = 0 // nobody could find them
+	keep := time.Duration(0)
+	if n.keeps() {
+		keep = cmp.Or(n.opts.Hosting.Keep, keeper.DefaultKeep)
 	}
-	running.Close(ctx, max(keep, 0))
+	running.Close(ctx, keep)
 }
 
 var (
