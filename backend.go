@@ -207,6 +207,7 @@ type nodeBackends struct {
 	mu       sync.Mutex // guards the rest, and is held while all are configured
 	of       map[*service][]Backend
 	order    []*service
+	servers  sync.Map    // *serviceHosting by the ids of servers; needs no lock
 	due      atomic.Bool // they are to be configured
 	soon     *time.Timer
 	running  *backend.Backends // nil as long as there are none
@@ -227,7 +228,9 @@ func (n *nodeBackends) set(s *service, all []Backend, now bool) {
 	if _, known := n.of[s]; !known {
 		n.order = append(n.order, s)
 	}
+	n.servers.Store(s.id, &s.hosting)
 	if n.of[s] = all; all == nil {
+		n.servers.CompareAndDelete(s.id, &s.hosting)
 		delete(n.of, s)
 		n.order = slices.DeleteFunc(n.order, func(of *service) bool { return of == s })
 	}
@@ -302,8 +305,8 @@ func (n *nodeBackends) serverOf(key string, f func(h *serviceHosting, key string
 	if !ok {
 		id = mainID
 	}
-	if s := n.table.serviceByID(id); s != nil {
-		f(&s.hosting, key)
+	if s, ok := n.servers.Load(id); ok {
+		f(s.(*serviceHosting), key)
 	}
 }
 
