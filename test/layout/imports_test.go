@@ -89,7 +89,7 @@ var layers = []layer{
 	{"cluster/internal", []string{"internal/store"}, nil, "what lies in a data directory is known without who opens it"},
 	{"cluster", []string{"mcp", "codec", "internal/inproc", "internal/lease", "internal/letter", "internal/limits", "cluster/internal/owner", "internal/program", "cluster/internal/remoteclock", "internal/store", "internal/telemetry"}, nil, "storage knows records and events, not who writes them"},
 	{"", []string{"auth", "host", "mcp", "codec", "actors", "transport", "cluster", "operator", "internal"}, []string{"examples"}, "the public API is below its users"},
-	{"test/spec", []string{"", "auth", "mcp", "operator"}, []string{"codec", "internal/eventstream", "internal/limits", "internal/protocol", "internal/toolschema"}, "the specification is tested over the wire, from outside"},
+	{"test/spec", []string{"", "auth", "host", "mcp", "operator"}, []string{"codec", "internal/eventstream", "internal/limits", "internal/protocol", "internal/toolschema"}, "the specification is tested over the wire, from outside"},
 	{"troupetest", []string{"", "mcp", "internal/guard", "internal/origin", "internal/protocol"}, nil, "it tests what any user can write, over a pipe that knows its request"},
 	{"examples", []string{"auth", "", "host", "mcp"}, nil, "an example shows what any user can write"},
 	{"bench", []string{"", "mcp", "codec", "examples", "internal"}, nil, "load comes over the wire"},
