@@ -214,7 +214,10 @@ func (g *guest) initialize(t *testing.T) (r reply) {
 }
 
 func (g *guest) header(more ...string) []string {
-	return append([]string{"Mcp-Session-Id", g.session, "MCP-Protocol-Version", g.revision}, more...)
+	if g.revision >= "2025-06-18" { // which has brought the header
+		more = append(more, "MCP-Protocol-Version", g.revision)
+	}
+	return append([]string{"Mcp-Session-Id", g.session}, more...)
 }
 
 // tell sends what has no answer.
