@@ -167,7 +167,7 @@ func (rt *mountTable) registerServer(srv *Server, path string) (*service, error)
 	if err := errors.Join(limits.Settle("Limits.", &own), spoken.Check("ServerOptions.Revisions", srv.opts.Revisions)); err != nil {
 		return nil, fmt.Errorf("troupe: the server %q: %w", id, err)
 	}
-	s := &service{rt: &rt.host, served: rt.publishNow, hosting: serviceHosting{backends: &rt.backends}, srv: srv, id: id, path: path, speaks: srv.spokenRevisions(rt.opts.Revisions), limits: own, ops: rt.tel.Operations(id), spans: rt.tel.Tracing(), Observer: rt.newObserver()}
+	s := &service{rt: &rt.shared, served: rt.publishNow, hosting: serviceHosting{backends: &rt.backends}, srv: srv, id: id, path: path, speaks: srv.spokenRevisions(rt.opts.Revisions), limits: own, ops: rt.tel.Operations(id), spans: rt.tel.Tracing(), Observer: rt.newObserver()}
 	s.bindParts()
 	s.lists.remoteLists.shared = rt.sharesStore
 	var bounds actors.Limits
@@ -419,7 +419,7 @@ func (rt *mountTable) serviceOf(srv *Server) (*service, error) {
 	if srv == nil {
 		return nil, fmt.Errorf("troupe: serve: %w", errNoServer)
 	}
-	if s := srv.mount.mountedService(); s != nil && s.rt == &rt.host {
+	if s := srv.mount.mountedService(); s != nil && s.rt == &rt.shared {
 		return s, nil
 	}
 	rt.mounting.Lock()

@@ -164,7 +164,7 @@ func TestNewsOfListsAreJudged(t *testing.T) {
 	if d := srv.mount.mountedService().lists.remoteLists.differingLists(); d != (which{listTools: true}) {
 		t.Errorf("these differ: %v", d)
 	}
-	rt.news.Lists("main", []actors.ListChange{{List: "tools", Digest: srv.listDigest(listTools, nil)}})
+	rt.news.Lists("main", []actors.ListChange{{List: "tools", Digest: srv.listDigest(listTools, nil, nil)}})
 	if d := srv.mount.mountedService().lists.remoteLists.differingLists(); d != (which{}) {
 		t.Errorf("these differ still: %v", d)
 	}

@@ -51,7 +51,7 @@ var (
 // Runtime serves mounted servers from one store. It is an http.Handler for all
 // of their endpoints. Its methods may be called from any goroutine.
 type Runtime struct {
-	host
+	shared
 	opts    Options
 	news    news // of other nodes
 	unwatch func() error
@@ -123,7 +123,7 @@ func New(o Options) (*Runtime, error) {
 	if err != nil {
 		return nil, fmt.Errorf("troupe: %w", err)
 	}
-	rt := &Runtime{host: host{
+	rt := &Runtime{shared: shared{
 		log: o.Log, requests: requests, pseudonyms: o.Telemetry.Principals, hits: limits.NewLog(o.Log), cluster: node, tel: tel, keys: node.Keys(),
 		sharesStore: o.Store.NATS.mayBeShared(), storesInMemory: o.Dir == "" && o.Store.NATS.URL == "",
 		knowsCallers: o.hasAuth(), takesAnybody: !o.hasAuth() || o.Auth != nil && o.Auth.AllowAnonymous, taskMax: o.Store.TaskMax, redact: o.Redact,

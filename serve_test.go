@@ -82,7 +82,7 @@ func TestServerLog(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
 	to := slog.New(slog.NewTextHandler(&b, nil))
-	l := log.New(serverLog{&Runtime{host: host{log: to, hits: limits.NewLog(to), tel: new(telemetry.Instruments)}}}, "", 0)
+	l := log.New(serverLog{&Runtime{shared: shared{log: to, hits: limits.NewLog(to), tel: new(telemetry.Instruments)}}}, "", 0)
 	for range 3 {
 		l.Print("http2: server connection error from 192.0.2.1:1: PROTOCOL_ERROR")
 		l.Print("http: TLS handshake error from 192.0.2.1:1: EOF")

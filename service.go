@@ -30,7 +30,7 @@ var ErrNotFound = errors.New("troupe: not found")
 
 // service is a mounted server: the actors call it to answer requests.
 type service struct {
-	rt               *host
+	rt               *shared
 	srv              *Server
 	svc              *actors.Service
 	id               string // of the server in the store

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/host"
+	"github.com/troupe-run/troupe/internal/backend/pool"
 	"github.com/troupe-run/troupe/internal/keeper"
 )
 
@@ -102,6 +103,9 @@ func TestCallsGoOn(t *testing.T) {
 	for in.proc.Load().Remembered()["call working"] == nil {
 		time.Sleep(time.Millisecond)
 	}
+	if _, err := b.keep.client.List(t.Context()); err != nil { // whose answer comes after the keeper has heard of the call
+		t.Fatal(err)
+	}
 	if err := b.keep.client.Close(); err != nil { // as a kill would end the connection
 		t.Fatal(err)
 	}
@@ -134,6 +138,25 @@ func TestCallsGoOn(t *testing.T) {
 	}
 	if now := instanceNow(b, "own", "s"); now.proc.Load().PID() != pid {
 		t.Errorf("the process is another one")
+	}
+}
+
+// TestMemory: an instance that has more memory than its backend's may ends, and its session learns of it.
+func TestMemory(t *testing.T) {
+	dir := shortDir(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost := make(chan pool.Reason, 1)
+	b := New(Config{Processes: joins(self, dir), Lost: func(_, _ string, reason pool.Reason) { lost <- reason }})
+	b.Configure(t.Context(), []Backend{{Name: "own", Digest: "1", Target: host.Command(self, "backend"), Options: host.Options{Pool: host.Pool{MaxMemory: 4096}}.WithDefaults()}})
+	defer func() { b.Close(context.WithoutCancel(t.Context()), 0) }()
+	if got := call(t, b, "own", Caller{Session: "s"}, Request{}); !strings.HasSuffix(got, `"calls":1}`) {
+		t.Fatalf("the call: %s", got)
+	}
+	if reason := <-lost; reason != pool.Heavy {
+		t.Errorf("it ended because of %s, want %s", reason, pool.Heavy)
 	}
 }
 

@@ -92,9 +92,10 @@ func confine(c *host.Confinement) keeper.Confine {
 	out := keeper.Confine{
 		Privileges: keeper.Mode(c.NoNewPrivs),
 		Limits:     keeper.Mode(c.Rlimits.Enforce), OpenFiles: uint64(c.Rlimits.OpenFiles), Processes: uint64(c.Rlimits.Processes), AddressSpace: uint64(c.Rlimits.AddressSpace),
+		FileSize: uint64(c.Rlimits.FileSize), CPU: uint64((c.Rlimits.CPU + time.Second - 1) / time.Second),
 		Files:     keeper.Mode(c.Files.Enforce),
 		NoNetwork: keeper.Mode(c.NoNetwork), OwnPIDs: keeper.Mode(c.OwnPIDs),
-		Cgroup: keeper.Mode(c.Cgroup.Enforce), Memory: uint64(c.Cgroup.Memory),
+		Cgroup: keeper.Mode(c.Cgroup.Enforce), Memory: uint64(c.Cgroup.Memory), Threads: uint64(c.Cgroup.Processes), CPUs: c.Cgroup.CPUs,
 	}
 	if c.Files.Enforce == host.Off {
 		return out

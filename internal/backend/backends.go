@@ -31,6 +31,7 @@ type Config struct {
 	// Catalogues keep what backends list beyond this process; nil keeps it here alone.
 	Catalogues Catalogues
 	Bounds     pool.Bounds // of the node, over all backends
+	Observer   Observer    // nil counts nothing
 	Info       []byte      // what backends are told of us: clientInfo as raw JSON
 	HTTP       *http.Client
 	Clock      upstream.Clock                                    // nil is the system's
@@ -71,6 +72,9 @@ func New(c Config) *Backends {
 	}
 	if c.Clock == nil {
 		c.Clock = systemClock{}
+	}
+	if c.Observer == nil {
+		c.Observer = noObserver{}
 	}
 	if c.Lookup == nil {
 		c.Lookup = os.LookupEnv
@@ -235,6 +239,9 @@ func mayTryAgain(f *upstream.Failure, safe bool) bool {
 func (b *Backends) callOn(ctx context.Context, l *lease, q *Request) (upstream.Response, error) {
 	r, err := l.in.ask(ctx, q, l.want.Askable, func() { b.tell(&withdrawn{l}) })
 	f, _ := errors.AsType[*upstream.Failure](err)
+	if f != nil && f.Why == upstream.ReasonEnded && l.in.of.hasLines() {
+		b.tell(&hasBroken{l.in, f.Text}) // before another want could get it
+	}
 	b.giveBack(l, f != nil && f.Why == upstream.ReasonCancelled && f.Outcome == upstream.Lost && l.in.of.hasLines())
 	if f != nil && f.Why == upstream.ReasonSessionGone {
 		select { // the backend has forgotten it

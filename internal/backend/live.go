@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/host"
+	"github.com/troupe-run/troupe/internal/backend/pool"
 	"github.com/troupe-run/troupe/internal/keeper"
 	"github.com/troupe-run/troupe/internal/upstream"
 	"github.com/troupe-run/troupe/mcp"
@@ -62,7 +63,7 @@ func (in *instance) leave(why error, began bool) {
 	}
 	in.words = in.of.mask(in.close(why))
 	if began {
-		in.b.tell(&hasEnded{in, in.words})
+		in.b.tell(&hasEnded{in, in.words, pool.Reason(reasonOf(why))})
 	} else {
 		in.b.tell(&didNotStart{in, in.words})
 	}
@@ -265,7 +266,7 @@ func reasonOf(why error) string {
 	if stopping := (errStopping{}); errors.As(why, &stopping) {
 		return string(stopping.reason)
 	}
-	return "ended"
+	return string(pool.Exited)
 }
 
 // describe says how a process ended, with the last lines that it wrote to its standard error.

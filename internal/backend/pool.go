@@ -2,6 +2,7 @@ package backend
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/troupe-run/troupe/host"
@@ -18,6 +19,7 @@ type poolActor struct {
 	instances map[pool.InstanceID]*instance
 	waiting   map[pool.WantID]*lease // without an instance yet
 	ticking   bool
+	measured  time.Time // when the memory of processes was asked for last
 	closed    bool
 	keeps     bool // once it is closed: processes are left to the next one
 }
@@ -46,8 +48,13 @@ type (
 	hasEnded struct {
 		*instance
 		detail string
+		reason pool.Reason
 	}
-	ponged     struct{ id pool.InstanceID }
+	ponged struct{ id pool.InstanceID }
+	holds  struct {
+		process string
+		bytes   int64
+	}
 	holderGone struct{ holder string }
 	configured struct {
 		kernel.Reply
@@ -102,10 +109,12 @@ func (a *poolActor) Receive(m any) {
 	case *cancelled:
 		a.pool.Cancelled(now, m.id)
 	case *isReady:
+		a.b.c.Observer.Started(m.of.Name, true, now.Sub(m.began))
 		a.carryOut(a.pool.Ready(now, m.id))
 	case *isAdopted:
 		id, todo := a.pool.Adopt(now, m.in.kind, m.holder, m.in.principal, m.in.began)
 		m.in.id = id
+		a.b.c.Observer.Adopted(m.in.of.Name)
 		a.instances[id] = m.in
 		a.carryOut(todo)
 		if a.closed {
@@ -114,14 +123,23 @@ func (a *poolActor) Receive(m any) {
 		m.Done()
 	case *didNotStart:
 		delete(a.instances, m.id)
+		a.b.c.Observer.Started(m.kind.Backend, false, now.Sub(m.began))
 		a.carryOut(a.pool.Failed(now, m.id, m.detail))
 	case *hasBroken:
 		a.carryOut(a.pool.Broke(now, m.id, m.detail))
 	case *hasEnded:
 		delete(a.instances, m.id)
+		a.b.c.Observer.Ended(m.of.Name, m.reason)
 		a.carryOut(a.pool.Exited(now, m.id, m.detail))
 	case *ponged:
 		a.pool.Ponged(now, m.id)
+	case *holds:
+		for id, in := range a.instances {
+			if p := in.proc.Load(); p != nil && p.ID() == m.process {
+				a.carryOut(a.pool.Holds(now, id, m.bytes))
+				break
+			}
+		}
 	case *holderGone:
 		a.carryOut(a.pool.HolderGone(now, m.holder))
 	case *configured:
@@ -142,9 +160,13 @@ func (a *poolActor) Receive(m any) {
 			}
 		}
 		m.Done()
+	case *counted:
+		m.of = a.pool.Counts()
+		m.Done()
 	case *ticked:
 		a.ticking = false
 		a.carryOut(a.pool.Tick(now))
+		a.measure(now)
 	case *shutDown:
 		a.shut(m.keep)
 	}
@@ -159,6 +181,8 @@ func (a *poolActor) Failed(m any, last bool) {
 	case *configured:
 		m.Done()
 	case *instanceOf:
+		m.Done()
+	case *counted:
 		m.Done()
 	}
 	if !last {
@@ -178,6 +202,37 @@ func (a *poolActor) tickLater() {
 	}
 	a.ticking = true
 	a.b.c.Clock.AfterFunc(time.Second, func() { a.b.tell(&ticked{}) })
+}
+
+// measureEvery is how often the memory of processes is looked at that may not have all.
+const measureEvery = 5 * time.Second
+
+// measure asks for the memory of processes, if one of them may not have all.
+func (a *poolActor) measure(now time.Time) {
+	if now.Sub(a.measured) < measureEvery || a.closed {
+		return
+	}
+	bounded := false
+	for _, in := range a.instances {
+		bounded = bounded || in.of.Options.Pool.MaxMemory > 0 && in.proc.Load() != nil
+	}
+	if !bounded {
+		return
+	}
+	a.measured = now
+	a.b.background(func(ctx context.Context) {
+		client, err := a.b.keeper(ctx)
+		if err != nil {
+			return
+		}
+		all, err := client.Measure(ctx)
+		if err != nil && ctx.Err() == nil {
+			a.b.c.Log.Warn("what memory the processes of backends have is unknown", "error", err)
+		}
+		for _, kept := range all {
+			a.b.tell(&holds{kept.ID, kept.Memory})
+		}
+	})
 }
 
 // carryOut does what the pool has decided.
@@ -211,7 +266,7 @@ func (a *poolActor) carryOut(todo []pool.Effect) {
 func (a *poolActor) start(e *pool.Start) {
 	of, ok := a.b.find(e.Kind.Backend)
 	if !ok || of.Digest != e.Kind.Digest { // it was configured otherwise meanwhile
-		go a.b.tell(&didNotStart{&instance{id: e.Instance}, refusals[pool.Replaced]})
+		go a.b.tell(&didNotStart{&instance{id: e.Instance, kind: e.Kind, began: a.b.c.Clock.Now()}, refusals[pool.Replaced]})
 		return
 	}
 	in := a.b.newInstance(of, e.Kind, a.b.c.Clock.Now())
@@ -294,8 +349,10 @@ func (b *Backends) lend(ctx context.Context, of *Backend, c *Caller, q *Request)
 	if b.pool.Post(&wanted{l}) != nil {
 		return nil, errClosed(of.Name)
 	}
+	began := b.c.Clock.Now()
 	select {
 	case err := <-l.given:
+		b.c.Observer.Waited(of.Name, b.c.Clock.Now().Sub(began), reasonIn(err))
 		if err != nil {
 			return nil, err
 		}
@@ -307,6 +364,14 @@ func (b *Backends) lend(ctx context.Context, of *Backend, c *Caller, q *Request)
 		b.tell(&withdrawn{l})
 		return nil, context.Cause(ctx)
 	}
+}
+
+// reasonIn is why a want was refused, "" if it was not.
+func reasonIn(err error) pool.Reason {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return pool.Reason(e.Reason)
+	}
+	return ""
 }
 
 // giveBack ends a lease. An instance that was told to give up its call is in doubt until that has ended, as the next question could

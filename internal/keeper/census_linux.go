@@ -63,6 +63,9 @@ func parseStat(pid int, text []byte) (procEntry, bool) {
 	p.group, _ = strconv.Atoi(fields[2])
 	p.session, _ = strconv.Atoi(fields[3])
 	p.start, _ = strconv.ParseUint(fields[19], 10, 64)
+	if len(fields) > 21 {
+		p.pages, _ = strconv.ParseInt(fields[21], 10, 64)
+	}
 	return p, true
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,11 +15,13 @@ import (
 
 // cgroups makes control groups of version 2 below the one of this process, where that was delegated to it.
 type cgroups struct {
-	boot   string
-	once   sync.Once
-	base   string // the directory of this process' group
-	memory error  // why no memory can be bounded
-	err    error  // why no group can be made
+	boot string
+	once sync.Once
+	base string // the directory of this process' group
+	err  error  // why no group can be made
+
+	mu      sync.Mutex       // guards enabled
+	enabled map[string]error // the controllers that were tried, and why they cannot bound anything
 }
 
 // A cgroup is the group of one process and its descendants. A nil one is none.
@@ -39,18 +42,23 @@ func (c *cgroups) make(want Confine, mark string) (*cgroup, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
-	if want.Memory > 0 && c.memory != nil {
-		return nil, c.memory
+	bounds := want.cgroupBounds()
+	for _, b := range bounds {
+		if err := c.enable(b.controller); err != nil {
+			return nil, err
+		}
 	}
 	g := &cgroup{path: filepath.Join(c.base, groupPrefix(c.boot)+strings.TrimPrefix(mark, c.boot+"-"))}
 	if err := os.Mkdir(g.path, 0o755); err != nil {
 		return nil, err
 	}
-	if want.Memory > 0 {
-		if err := os.WriteFile(filepath.Join(g.path, "memory.max"), strconv.AppendUint(nil, want.Memory, 10), 0); err != nil {
+	for _, b := range bounds {
+		if err := os.WriteFile(filepath.Join(g.path, b.file), []byte(b.most), 0); err != nil {
 			g.remove()
 			return nil, err
 		}
+	}
+	if want.Memory > 0 {
 		_ = os.WriteFile(filepath.Join(g.path, "memory.oom.group"), []byte("1"), 0) // half a tree is of no use; Linux 4.19
 	}
 	var err error
@@ -61,7 +69,25 @@ func (c *cgroups) make(want Confine, mark string) (*cgroup, error) {
 	return g, nil
 }
 
-// open finds the group of this process, ends what an earlier keeper of the boot has left there, and prepares to bound memory.
+// A groupBound is what one file of a group bounds.
+type groupBound struct{ controller, file, most string }
+
+// cgroupBounds returns what a group is to bound.
+func (c *Confine) cgroupBounds() (all []groupBound) {
+	if c.Memory > 0 {
+		all = append(all, groupBound{"memory", "memory.max", strconv.FormatUint(c.Memory, 10)})
+	}
+	if c.Threads > 0 {
+		all = append(all, groupBound{"pids", "pids.max", strconv.FormatUint(c.Threads, 10)})
+	}
+	if c.CPUs > 0 {
+		const period = 100_000 // microseconds, of which so many are its own
+		all = append(all, groupBound{"cpu", "cpu.max", fmt.Sprintf("%d %d", max(1000, int64(c.CPUs*period)), int64(period))})
+	}
+	return all
+}
+
+// open finds the group of this process, and ends what an earlier keeper of the boot has left there.
 func (c *cgroups) open() {
 	if c.base, c.err = ownCgroup(); c.err != nil {
 		return
@@ -73,23 +99,39 @@ func (c *cgroups) open() {
 	}
 	_ = os.Remove(probe)
 	sweepCgroups(c.boot)
-	c.memory = c.enableMemory()
 }
 
-// enableMemory has groups below this one bound memory. A group with such groups has no processes of its own, so that this one moves to a group beside them.
-func (c *cgroups) enableMemory() error {
+// enable has groups below this one bound what a controller counts. It returns the same each time.
+func (c *cgroups) enable(controller string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	err, tried := c.enabled[controller]
+	if tried {
+		return err
+	}
+	if c.enabled == nil {
+		c.enabled = make(map[string]error)
+	}
+	err = c.tryEnable(controller)
+	c.enabled[controller] = err
+	return err
+}
+
+// tryEnable is enable, the first time. A group with such groups has no processes of its own, so that this one moves to a group beside them.
+func (c *cgroups) tryEnable(controller string) error {
 	offered, err := os.ReadFile(filepath.Join(c.base, "cgroup.controllers"))
 	if err != nil {
 		return err
 	}
-	if !bytes.Contains(append(offered, ' '), []byte("memory")) {
-		return errors.New("memory: the controller is not delegated to " + c.base)
+	if !slices.Contains(strings.Fields(string(offered)), controller) {
+		return errors.New(controller + ": the controller is not delegated to " + c.base)
 	}
 	control := filepath.Join(c.base, "cgroup.subtree_control")
-	if now, err := os.ReadFile(control); err == nil && bytes.Contains(now, []byte("memory")) {
+	if now, err := os.ReadFile(control); err == nil && slices.Contains(strings.Fields(string(now)), controller) {
 		return nil
 	}
-	if err = os.WriteFile(control, []byte("+memory"), 0); !errors.Is(err, syscall.EBUSY) {
+	on := []byte("+" + controller)
+	if err = os.WriteFile(control, on, 0); !errors.Is(err, syscall.EBUSY) {
 		return err
 	}
 	leaf := filepath.Join(c.base, "troupe-keeper")
@@ -99,8 +141,8 @@ func (c *cgroups) enableMemory() error {
 	if err := os.WriteFile(filepath.Join(leaf, "cgroup.procs"), strconv.AppendInt(nil, int64(os.Getpid()), 10), 0); err != nil {
 		return err
 	}
-	if err := os.WriteFile(control, []byte("+memory"), 0); err != nil {
-		return fmt.Errorf("memory: %s has other processes than this one: %w", c.base, err)
+	if err := os.WriteFile(control, on, 0); err != nil {
+		return fmt.Errorf("%s: %s has other processes than this one: %w", controller, c.base, err)
 	}
 	return nil
 }

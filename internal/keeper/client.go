@@ -529,9 +529,14 @@ func (c *Client) Close() error {
 }
 
 // List returns the processes of the keeper.
-func (c *Client) List(ctx context.Context) ([]Kept, error) {
+func (c *Client) List(ctx context.Context) ([]Kept, error) { return c.list(ctx, false) }
+
+// Measure is [Client.List] with the memory of each process, for which the keeper looks at all processes of the system.
+func (c *Client) Measure(ctx context.Context) ([]Kept, error) { return c.list(ctx, true) }
+
+func (c *Client) list(ctx context.Context, memory bool) ([]Kept, error) {
 	var all []Kept
-	err := c.ask(ctx, kindList, func(n uint64) any { return list{n} }, func(f frame) error {
+	err := c.ask(ctx, kindList, func(n uint64) any { return list{n, memory} }, func(f frame) error {
 		v, err := decode[listed](f)
 		all = append(all, v.Kept...)
 		if err == nil && v.More {

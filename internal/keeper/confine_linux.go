@@ -177,7 +177,7 @@ func setLimits(c Confine) error {
 	for _, limit := range []struct {
 		resource int
 		most     uint64
-	}{{unix.RLIMIT_NOFILE, c.OpenFiles}, {unix.RLIMIT_NPROC, c.Processes}, {unix.RLIMIT_AS, c.AddressSpace}} {
+	}{{unix.RLIMIT_NOFILE, c.OpenFiles}, {unix.RLIMIT_NPROC, c.Processes}, {unix.RLIMIT_FSIZE, c.FileSize}, {unix.RLIMIT_CPU, c.CPU}, {unix.RLIMIT_AS, c.AddressSpace}} {
 		if limit.most == 0 {
 			continue
 		}

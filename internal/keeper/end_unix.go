@@ -86,15 +86,7 @@ func (c *child) group() *cgroup {
 // members returns who of a child's family lives, as the system lists it from now on. Where it lists nobody, the group stands for all.
 func (c *child) members() []procEntry {
 	e := c.engine
-	census := e.forest.list(time.Now(), func() map[int]bool {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		roots := map[int]bool{}
-		for pid := range e.byPID {
-			roots[pid] = true
-		}
-		return roots
-	})
+	census := e.listAll()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if census.failure != nil {
@@ -103,26 +95,47 @@ func (c *child) members() []procEntry {
 		}
 		return nil
 	}
-	fresh := !census.judged
-	var families []*family
-	for _, other := range e.kept {
-		if !other.gone && other.family.root != 0 {
-			families = append(families, &other.family)
-		}
-	}
-	found := e.forest.judge(census, families)
-	if fresh {
-		for _, p := range found[nil] {
-			_ = signalProcess(p, syscall.SIGKILL)
-		}
-	}
 	var left []procEntry
-	for _, p := range found[&c.family] {
+	for _, p := range e.judge(census)[&c.family] {
 		if !p.zombie || e.forest.keeper != 0 { // who is no subreaper cannot reap it
 			left = append(left, p)
 		}
 	}
 	return left
+}
+
+// listAll lists the processes of the system, as they are from now on.
+func (e *engine) listAll() *census {
+	return e.forest.list(time.Now(), func() map[int]bool {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		roots := map[int]bool{}
+		for pid := range e.byPID {
+			roots[pid] = true
+		}
+		return roots
+	})
+}
+
+// judge says whose the processes of a census are, and ends those of families that are gone. The caller holds e.mu.
+func (e *engine) judge(c *census) map[*family][]procEntry {
+	if c.failure != nil {
+		return nil
+	}
+	fresh := !c.judged
+	var families []*family
+	for _, child := range e.kept {
+		if !child.gone && child.family.root != 0 {
+			families = append(families, &child.family)
+		}
+	}
+	found := e.forest.judge(c, families)
+	if fresh {
+		for _, p := range found[nil] {
+			_ = signalProcess(p, syscall.SIGKILL)
+		}
+	}
+	return found
 }
 
 // terminate sends SIGTERM to the group of a child. Once the child itself is reaped, its number may be another group's, and each member is asked.

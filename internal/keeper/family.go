@@ -5,6 +5,7 @@ type procEntry struct {
 	pid, parent, group, session int
 	start                       uint64 // in ticks since the system started: with the pid it means one process for good
 	zombie                      bool
+	pages                       int64 // of memory that it has
 }
 
 // A family is a process that was started here, with its descendants.

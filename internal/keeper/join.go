@@ -1,13 +1,10 @@
 package keeper
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io/fs"
 	"log/slog"
-	"os"
-	"strings"
 	"syscall"
 	"time"
 )
@@ -15,10 +12,7 @@ import (
 // ErrRuns reports that a keeper serves that socket already.
 var ErrRuns = errors.New("keeper: another one serves the socket")
 
-const (
-	joinTries = 5                // how often another keeper may come and go meanwhile
-	sweepTime = 10 * time.Second // how long what a killed keeper has left may take to end
-)
+const joinTries = 3 // how often another keeper may come and go meanwhile
 
 // Join connects to the keeper that serves [Options.Socket], whoever has started it: an earlier process, or a service manager. Where there is none, what a killed one has left is ended ([Sweep]), and one is started
 // ([Spawn]); one that is about to end is waited for. Without a socket it starts a keeper that ends with this connection.
@@ -49,34 +43,4 @@ func Join(ctx context.Context, o Options, l Launch) (*Client, error) {
 		}
 		sleep(ctx, wait) // another one was faster, or the one before still ends
 	}
-}
-
-// sweepLeft ends what a keeper of the socket has left that was killed.
-func sweepLeft(ctx context.Context, o Options, l Launch) {
-	boot := cmp.Or(l.Boot, storedBoot(o.Socket))
-	if boot == "" {
-		return // there was none
-	}
-	ctx, cancel := context.WithTimeout(ctx, sweepTime)
-	defer cancel()
-	n, err := Sweep(ctx, boot)
-	if n > 0 {
-		o.Log.Warn("a keeper was killed: what it has left was ended", "processes", n)
-	}
-	if err != nil {
-		o.Log.Warn("what a killed keeper has left, if there was one, may be there still", "why", err)
-	}
-}
-
-// lockOf returns the file of the lock of a socket. It stays, and has the boot of the last keeper.
-func lockOf(socket string) string { return socket + ".lock" }
-
-// storedBoot returns the boot of the keeper that had a socket last, and "" if there was none.
-func storedBoot(socket string) string {
-	text, err := os.ReadFile(lockOf(socket))
-	boot := strings.TrimSpace(string(text))
-	if err != nil || checkBoot(boot) != nil { // cut short by a kill, before anything was started
-		return ""
-	}
-	return boot
 }

@@ -5,7 +5,6 @@ package keeper
 import (
 	"bufio"
 	"errors"
-	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -101,6 +100,23 @@ func TestJoinAfterKill(t *testing.T) {
 	if next.PID() == first.PID() || next.Boot() != first.Boot() {
 		t.Errorf("the second has %d %s, the first %d %s", next.PID(), next.Boot(), first.PID(), first.Boot())
 	}
+}
+
+// TestSweepSparesTheLiving leaves a keeper alone whose socket somebody has removed.
+func TestSweepSparesTheLiving(t *testing.T) {
+	t.Parallel()
+	o, l := joiner(t)
+	c := joined(t, o, l)
+	p, err := c.Start(t.Context(), spec(t, "a", "echo"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(o.Socket); err != nil {
+		t.Fatal(err)
+	}
+	sweepLeft(t.Context(), o, l)
+	send(t, p, "x")
+	expect(t, p, "x")
 }
 
 // TestJoinAnEndingOne waits for a keeper that answers no more, and starts another.
@@ -221,16 +237,45 @@ func TestJoinAnotherRelease(t *testing.T) {
 	}
 }
 
-// TestBootsThatWereCutShort are none.
-func TestBootsThatWereCutShort(t *testing.T) {
+// TestStoredBoots has the boot of a lock that is whole and no copy.
+func TestStoredBoots(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "keeper.sock")
-	for text, want := range map[string]string{"": "", "a\n": "a", "a b\n": "", strings.Repeat("a", 65): "", fmt.Sprintf("%c", 0): ""} {
+	lock, err := os.Create(lockOf(socket))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = lock.Close() }()
+	whole, err := lockText(lock, "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	long, err := lockText(lock, strings.Repeat("a", 65))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]string{"": "", whole: "a", whole[:len(whole)-1]: "", "a\n": "", "a 0:0\n": "", "b" + whole: "ba", " " + whole: "", long: ""} {
 		if err := os.WriteFile(lockOf(socket), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if got := storedBoot(socket); got != want {
 			t.Errorf("%q is the boot %q, want %q", text, got, want)
+		}
+	}
+	if err := os.WriteFile(lockOf(socket), []byte(whole), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	elsewhere := t.TempDir()
+	if err := os.CopyFS(elsewhere, os.DirFS(filepath.Dir(socket))); err != nil {
+		t.Fatal(err)
+	}
+	if got := storedBoot(filepath.Join(elsewhere, "keeper.sock")); got != "" {
+		t.Errorf("a copy has the boot %q", got)
+	}
+	for _, boot := range []string{"", "given"} {
+		before := storedBoot(socket)
+		if got, err := storeBoot(lock, socket, boot); err != nil || got != storedBoot(socket) || boot != "" && got != boot || boot == "" && got != before {
+			t.Errorf("%q is stored as %q, %v", boot, got, err)
 		}
 	}
 }

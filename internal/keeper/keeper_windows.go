@@ -39,6 +39,8 @@ func Embedded(context.Context, Options, string, []string) (*Client, error) { ret
 // Sweep returns ErrSystem.
 func Sweep(context.Context, string) (int, error) { return 0, ErrSystem }
 
+func sweepLeft(context.Context, Options, Launch) {}
+
 // SystemPaths are none where files are not restricted.
 func SystemPaths() []Allowance { return nil }
 

@@ -66,6 +66,7 @@ type (
 
 	list struct {
 		Request uint64 `json:"request"`
+		Memory  bool   `json:"memory,omitempty"` // with the memory of each
 	}
 
 	listed struct {

@@ -272,7 +272,14 @@ func (e *engine) handle(p *peer, f frame) error {
 			return v.Request, nil
 		})
 	case kindList:
-		return answer(p, f, func(v list) (uint64, error) { e.tellList(p, v.Request); return v.Request, nil })
+		return answer(p, f, func(v list) (uint64, error) {
+			if v.Memory {
+				go e.measure(p, v.Request)
+			} else {
+				e.tellList(p, v.Request, nil)
+			}
+			return v.Request, nil
+		})
 	case kindAdopt:
 		return answer(p, f, func(v adopt) (uint64, error) { return v.Request, e.adopt(p, v) })
 	case kindBye:
@@ -366,8 +373,16 @@ func (e *engine) adopt(p *peer, v adopt) error {
 	return nil
 }
 
-// tellList tells what there is, in frames that are not too long.
-func (e *engine) tellList(p *peer, request uint64) {
+// measure tells what there is, with the memory of each.
+func (e *engine) measure(p *peer, request uint64) {
+	census := e.listAll()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.tellList(p, request, e.judge(census))
+}
+
+// tellList tells what there is, in frames that are not too long. found has the members of each family, if somebody asked for their memory.
+func (e *engine) tellList(p *peer, request uint64, found map[*family][]procEntry) {
 	const most = 512 << 10
 	answer, size := listed{Request: request}, 0
 	for _, c := range e.kept {
@@ -375,6 +390,9 @@ func (e *engine) tellList(p *peer, request uint64) {
 			continue
 		}
 		one := c.kept(p)
+		for _, member := range found[&c.family] {
+			one.Memory += member.pages * int64(os.Getpagesize())
+		}
 		text, _ := json.Marshal(one) // of strings and numbers, which cannot fail
 		if size += len(text) + 1; size > most && len(answer.Kept) > 0 {
 			answer.More = true

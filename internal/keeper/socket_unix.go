@@ -7,10 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -81,6 +83,37 @@ func listen(path, boot string) (*net.UnixListener, string, func(), error) {
 	}, nil
 }
 
+// lockOf returns the file of the lock of a socket. It stays, and has the boot of the last keeper.
+func lockOf(socket string) string { return socket + ".lock" }
+
+// lockText is what a lock says of a boot: also which file it is, since a copy of its directory has nothing of what the keeper has started.
+func lockText(lock *os.File, boot string) (string, error) {
+	info, err := lock.Stat()
+	if err != nil {
+		return "", err
+	}
+	stat := info.Sys().(*syscall.Stat_t)
+	return fmt.Sprintf("%s %d:%d\n", boot, stat.Dev, stat.Ino), nil
+}
+
+// storedBoot returns the boot of the keeper that had a socket last, and "" if there was none.
+func storedBoot(socket string) string {
+	lock, err := os.Open(lockOf(socket))
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = lock.Close() }()
+	text, err := io.ReadAll(io.LimitReader(lock, 1024))
+	if err != nil {
+		return ""
+	}
+	boot, _, _ := strings.Cut(string(text), " ")
+	if want, err := lockText(lock, boot); err != nil || string(text) != want || checkBoot(boot) != nil { // cut short by a kill, before anything was started
+		return ""
+	}
+	return boot
+}
+
 // storeBoot stores the boot of a keeper in the lock of its socket, so that whoever comes after it finds what it leaves if it is killed.
 func storeBoot(lock *os.File, path, boot string) (string, error) {
 	stored := storedBoot(path)
@@ -90,9 +123,12 @@ func storeBoot(lock *os.File, path, boot string) (string, error) {
 	if boot == stored {
 		return boot, nil
 	}
-	err := lock.Truncate(0)
+	text, err := lockText(lock, boot)
 	if err == nil {
-		_, err = lock.WriteAt([]byte(boot+"\n"), 0)
+		err = lock.Truncate(0)
+	}
+	if err == nil {
+		_, err = lock.WriteAt([]byte(text), 0)
 	}
 	return boot, err
 }

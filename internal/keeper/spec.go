@@ -54,10 +54,12 @@ type Confine struct {
 	// Privileges keeps the process from gaining privileges by set-user-ID programs and file capabilities (no-new-privs).
 	Privileges Mode `json:"privileges,omitempty"`
 
-	// Limits bounds what it may have, by the three numbers below, of which zero bounds nothing.
+	// Limits bounds what it may have, by the numbers below, of which zero bounds nothing.
 	Limits       Mode   `json:"limits,omitempty"`
 	OpenFiles    uint64 `json:"openFiles,omitempty"`    // open files of each process
 	Processes    uint64 `json:"processes,omitempty"`    // processes of its user, those of others among them; root is not bounded
+	FileSize     uint64 `json:"fileSize,omitempty"`     // bytes of a file that is written
+	CPU          uint64 `json:"cpu,omitempty"`          // seconds of processor time of each process, which is ended then
 	AddressSpace uint64 `json:"addressSpace,omitempty"` // bytes of address space of each process; node and Go reserve far more than they use
 
 	// Files allows the file system below Paths alone, and what programs need of the system: see [SystemPaths] (Landlock). It includes Privileges, which Landlock needs.
@@ -70,9 +72,11 @@ type Confine struct {
 	// OwnPIDs keeps it from seeing other processes as signals' targets. It is the first process of its namespace: a SIGTERM without a handler does nothing to it, and its end ends all.
 	OwnPIDs Mode `json:"ownPids,omitempty"`
 
-	// Cgroup gives it a control group of version 2 of its own, below the keeper's, by which all of it is killed at once. Memory is the most that it may have, in bytes; zero bounds nothing.
-	Cgroup Mode   `json:"cgroup,omitempty"`
-	Memory uint64 `json:"memory,omitempty"`
+	// Cgroup gives it a control group of version 2 of its own, below the keeper's, by which all of it is killed at once. Zero bounds nothing.
+	Cgroup  Mode    `json:"cgroup,omitempty"`
+	Memory  uint64  `json:"memory,omitempty"`  // bytes that all of it may have
+	Threads uint64  `json:"threads,omitempty"` // processes and threads
+	CPUs    float64 `json:"cpus,omitempty"`    // processors that it keeps busy
 }
 
 // An Allowance is a file or a directory, with all below it, that a confined process may use.
@@ -197,4 +201,6 @@ type Kept struct {
 	Written  uint64 `json:"written"`  // the last one that is in its pipe
 	Acked    uint64 `json:"acked"`    // the last line of it that was acknowledged
 	Last     uint64 `json:"last"`     // the last line of it
+
+	Memory int64 `json:"memory,omitempty"` // bytes of memory that it and its descendants have, each by itself; 0 where nobody asked, or knows
 }

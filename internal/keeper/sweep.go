@@ -3,12 +3,15 @@
 package keeper
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Sweep ends what a keeper has left that was killed: the processes whose environment this user may read and has a mark of that boot, with their descendants, and whoever is in the session or group of one. It
@@ -39,6 +42,34 @@ func Sweep(ctx context.Context, boot string) (int, error) {
 		case <-ctx.Done():
 			return len(signalled), fmt.Errorf("keeper: sweep: %d are left: %w", len(left), context.Cause(ctx))
 		}
+	}
+}
+
+// sweepTime is how long what a killed keeper has left may take to end.
+const sweepTime = 10 * time.Second
+
+// sweepLeft ends what a keeper of a socket has left that was killed. It has the lock of the socket meanwhile: a keeper that has it lives, whether its socket is there or not, and one that starts waits.
+func sweepLeft(ctx context.Context, o Options, l Launch) {
+	boot := cmp.Or(l.Boot, storedBoot(o.Socket))
+	if boot == "" {
+		return // there was none
+	}
+	lock, err := os.OpenFile(lockOf(o.Socket), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return // no keeper can be started there: whoever starts one says why
+	}
+	defer func() { _ = lock.Close() }()
+	if unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, sweepTime)
+	defer cancel()
+	n, err := Sweep(ctx, boot)
+	if n > 0 {
+		o.Log.Warn("a keeper was killed: what it has left was ended", "processes", n)
+	}
+	if err != nil {
+		o.Log.Warn("what a killed keeper has left, if there was one, may be there still", "why", err)
 	}
 }
 

@@ -28,8 +28,8 @@ import (
 	"github.com/troupe-run/troupe/transport"
 )
 
-// host is what the mounted servers of a Runtime have of it: its log, its store, its node, and what its Options say to each of them.
-type host struct {
+// shared is what the mounted servers of a Runtime have of it: its log, its store, its node, and what its Options say to each of them.
+type shared struct {
 	log  *slog.Logger
 	hits *limits.Log
 	tel  *telemetry.Instruments
@@ -59,7 +59,7 @@ type host struct {
 }
 
 // newObserver returns what observes a server.
-func (h *host) newObserver() observe.Observer {
+func (h *shared) newObserver() observe.Observer {
 	o := observe.Observer{Tel: h.tel, Requests: h.requests, Name: func(principal any) string { return principalOf(principal).String() }}
 	if h.pseudonyms {
 		o.User = h.pseudonymOf
@@ -68,7 +68,7 @@ func (h *host) newObserver() observe.Observer {
 }
 
 // pseudonymOf stands for a principal on spans, the same on all nodes of a store; "" for nobody.
-func (h *host) pseudonymOf(principal any) string {
+func (h *shared) pseudonymOf(principal any) string {
 	who := principalOf(principal)
 	key := who.tenantHash()
 	if key == anonymous {
@@ -79,12 +79,12 @@ func (h *host) pseudonymOf(principal any) string {
 
 // sealText makes an opaque string of plain. openSealed turns it back into plain for the same aad,
 // on any node. When openSealed fails with store.ErrUnavailable, the string may still be good.
-func (h *host) sealText(plain string, aad []byte) (string, error) {
+func (h *shared) sealText(plain string, aad []byte) (string, error) {
 	b, err := h.keys.Seal([]byte(plain), aad)
 	return base64.RawURLEncoding.EncodeToString(b), err
 }
 
-func (h *host) openSealed(sealed string, aad []byte) (string, error) {
+func (h *shared) openSealed(sealed string, aad []byte) (string, error) {
 	// The decoder would skip line breaks.
 	b, err := base64.RawURLEncoding.Strict().DecodeString(sealed)
 	if err != nil || strings.ContainsAny(sealed, "\r\n") {
@@ -96,7 +96,7 @@ func (h *host) openSealed(sealed string, aad []byte) (string, error) {
 
 // logTask logs what happened to a task, at debug: a busy server has thousands of these lines in a second. The tenant stands for the
 // principal, or for all anonymous clients.
-func (h *host) logTask(what string, key worker.Key, name, value string) {
+func (h *shared) logTask(what string, key worker.Key, name, value string) {
 	if h.log.Enabled(context.Background(), slog.LevelDebug) {
 		h.log.Debug(what, "server", key.Server, "tenant", key.Tenant, "task", key.Digest(), name, value)
 	}
@@ -104,7 +104,7 @@ func (h *host) logTask(what string, key worker.Key, name, value string) {
 
 // noteTask notes that a call of a principal has made a task. A task of a revoked principal is cancelled, as the call may have ended with what its
 // caller held.
-func (h *host) noteTask(ctx context.Context, principal any, key worker.Key) {
+func (h *shared) noteTask(ctx context.Context, principal any, key worker.Key) {
 	c, ok := principal.(*caller)
 	if !ok || c.token == nil {
 		return
@@ -116,7 +116,7 @@ func (h *host) noteTask(ctx context.Context, principal any, key worker.Key) {
 }
 
 // endTask cancels the task of a revoked principal.
-func (h *host) endTask(ctx context.Context, key worker.Key) {
+func (h *shared) endTask(ctx context.Context, key worker.Key) {
 	if _, err := h.tasks.Cancel(ctx, key); err != nil && !errors.Is(err, worker.ErrUnknown) && !errors.Is(err, task.ErrEnded) {
 		h.log.Warn("the task of a revoked principal has not ended", "task", key.Digest(), "error", err)
 	}
@@ -155,7 +155,7 @@ type observer struct {
 
 var _ transport.Observer = observer{}
 
-func (h *host) observer() observer { return observer{h.tel, h.hits} }
+func (h *shared) observer() observer { return observer{h.tel, h.hits} }
 
 // Rejected counts a request that did not reach the dispatcher.
 func (o observer) Rejected(status int, reason string) {
@@ -170,7 +170,7 @@ func (o observer) Cut(reason string) {
 }
 
 // revokedMeanwhile refuses the message of a caller who was revoked since it was let in. It reports whether it did.
-func (h *host) revokedMeanwhile(x *transport.Exchange) bool {
+func (h *shared) revokedMeanwhile(x *transport.Exchange) bool {
 	c, ok := x.Principal.(*caller)
 	if !ok || c.token == nil {
 		return false

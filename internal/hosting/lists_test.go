@@ -1,0 +1,308 @@
+package hosting_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/host"
+	"github.com/troupe-run/troupe/internal/backend"
+	"github.com/troupe-run/troupe/internal/backend/listing"
+	"github.com/troupe-run/troupe/internal/bubble"
+	"github.com/troupe-run/troupe/internal/hosting"
+	"github.com/troupe-run/troupe/internal/upstream"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// TestFind finds items by the names that clients know.
+func TestFind(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("long", 20)
+	f := &fake{}
+	f.set("a", toolsOf("echo", "secret", long))
+	f.set("b", catalogue(mcp.Latest, []string{tool("echo")}, []string{`{"name":"greet"}`}, []string{`{"uri":"x://1","name":"one"}`}, []string{`{"uriTemplate":"x://{n}/more","name":"more"}`}))
+	f.set("c", catalogue(mcp.Latest, nil, nil, []string{`{"uri":"x://1","name":"other"}`, `{"uri":"x://2","name":"two"}`}, nil))
+	s := serve(f, hosting.Backend{Name: "a", Options: host.Options{Tools: host.Tools{Deny: []string{"sec*"}}}}, hosting.Backend{Name: "b"}, hosting.Backend{Name: "c"})
+	c := callerOf("s")
+	var cut string
+	for _, tt := range []struct {
+		of   listing.Of
+		name string
+		want string
+	}{
+		{listing.Tools, "a__echo", "a echo"},
+		{listing.Tools, "b__echo", "b echo"},
+		{listing.Tools, "a__secret", ""},
+		{listing.Tools, "echo", ""},
+		{listing.Tools, "c__echo", ""},
+		{listing.Prompts, "b__greet", "b greet"},
+		{listing.Resources, "x://1", "b x://1"},
+		{listing.Resources, "x://2", "c x://2"},
+		{listing.Resources, "x://3/more", "b x://{n}/more"},
+		{listing.Resources, "y://1", ""},
+	} {
+		item, ok := s.Find(c, tt.of, tt.name)
+		got := ""
+		if ok {
+			got = item.Backend() + " " + item.Own
+		}
+		if got != tt.want {
+			t.Errorf("%v %q: %q, want %q", tt.of.Member(), tt.name, got, tt.want)
+		}
+	}
+	page, _ := s.AppendPage(nil, true, listing.Tools, &hosting.View{Caller: c}, hosting.Start, 10)
+	for one := range codec.Elements([]byte("[" + string(page) + "]")) {
+		if name, _ := codec.Str(codec.Field(one, "name")); strings.HasPrefix(name, "a__long") {
+			cut = name
+		}
+	}
+	if item, ok := s.Find(c, listing.Tools, cut); !ok || item.Own != long || len(cut) != 64 {
+		t.Errorf("the cut name %q leads to %v", cut, item)
+	}
+}
+
+// TestGuess asks no backend for what may be another's.
+func TestGuess(t *testing.T) {
+	t.Parallel()
+	f := &fake{}
+	f.set("known", toolsOf("echo"))
+	s := serve(f, hosting.Backend{Name: "known"}, hosting.Backend{Name: "new", Options: host.Options{Tools: host.Tools{Deny: []string{"no"}}}})
+	c := callerOf("s")
+	for name, want := range map[string]bool{"new__echo": true, "known__other": false, "new__no": false, "echo": false, "new__": false} {
+		if item := s.Guess(c, listing.Tools, name); (item != nil) != want {
+			t.Errorf("%q: %v", name, item)
+		}
+	}
+	if s.Guess(c, listing.Resources, "x://1") != nil {
+		t.Error("a resource that two may have was looked for in one")
+	}
+	two := serve(f, hosting.Backend{Name: "x", Options: host.Options{Prefix: host.NoPrefix}}, hosting.Backend{Name: "y", Options: host.Options{Prefix: host.NoPrefix}})
+	if two.Guess(c, listing.Tools, "echo") != nil {
+		t.Error("a tool that two may have was called at one")
+	}
+}
+
+// TestPages reads lists of own items and those of backends in pages of each size.
+func TestPages(t *testing.T) {
+	t.Parallel()
+	f := &fake{}
+	plain := host.Options{Prefix: host.NoPrefix}
+	f.set("a", toolsOf("own2", "a1", "a2"))
+	f.set("b", toolsOf())
+	f.set("c", toolsOf("a1", "c1", "c2", "own1"))
+	f.set("d", toolsOf("a2", "hidden"))
+	s := serve(f, hosting.Backend{Name: "a", Options: plain}, hosting.Backend{Name: "b", Options: plain}, hosting.Backend{Name: "c", Options: plain}, hosting.Backend{Name: "d", Options: plain})
+	v := &hosting.View{Caller: callerOf("s"), Own: func(name string) bool { return strings.HasPrefix(name, "own") }, Sees: func(i *hosting.Item) bool { return i.Name != "hidden" }}
+	for size := 1; size < 6; size++ {
+		var names []string
+		pages := 0
+		for after := hosting.Start; after != ""; pages++ {
+			var page []byte
+			page, after = s.AppendPage([]byte("["), true, listing.Tools, v, after, size)
+			n := 0
+			for one := range codec.Elements(append(page, ']')) {
+				name, _ := codec.Str(codec.Field(one, "name"))
+				names = append(names, name)
+				n++
+			}
+			if n > size || after != "" && n < size {
+				t.Errorf("a page of %d items, want %d", n, size)
+			}
+		}
+		if want := []string{"a1", "a2", "c1", "c2"}; !slices.Equal(names, want) || pages != (len(want)+size-1)/size {
+			t.Errorf("in pages of %d: %q in %d pages", size, names, pages)
+		}
+	}
+	if page, last := s.AppendPage(nil, true, listing.Tools, v, hosting.Start, 0); len(page) > 0 || !hosting.IsHosted(last) {
+		t.Errorf("behind a full page of own items: %q, %q", page, last)
+	}
+	v.Sees = func(*hosting.Item) bool { return false }
+	if _, last := s.AppendPage(nil, true, listing.Tools, v, hosting.Start, 0); last != "" {
+		t.Errorf("nothing is seen, and yet there is a page behind %q", last)
+	}
+}
+
+// TestExecutionIsNotListed leaves out of tools what only tasks of the backend could use, and nothing else.
+func TestExecutionIsNotListed(t *testing.T) {
+	t.Parallel()
+	f := &fake{}
+	f.set("one", catalogue(mcp.Revision20251125, []string{`{"name":"t", "inputSchema":{"type" : "object"},"execution":{"taskSupport":"optional"},"x":[ 1 ]}`}, nil, nil, nil))
+	page, _ := alone(f).AppendPage(nil, true, listing.Tools, &hosting.View{Caller: callerOf("s")}, hosting.Start, 1)
+	if want := `{"name":"t","inputSchema":{"type" : "object"},"x":[ 1 ]}`; string(page) != want {
+		t.Errorf("%s, want %s", page, want)
+	}
+}
+
+// TestDigest tells lists apart by what somebody sees.
+func TestDigest(t *testing.T) {
+	t.Parallel()
+	f := &fake{}
+	s := serve(f, hosting.Backend{Name: "a"}, hosting.Backend{Name: "b"})
+	v := &hosting.View{Caller: callerOf("s")}
+	if got := s.Digest("own", v, listing.Tools); got != "own" {
+		t.Errorf("nothing is known: %q", got)
+	}
+	seen := map[string]string{}
+	add := func(what string) {
+		d := s.Digest("own", v, listing.Tools)
+		if before, taken := seen[d]; taken || len(d) != 12 {
+			t.Errorf("%s: %q, as %s", what, d, before)
+		}
+		seen[d] = what
+	}
+	f.set("a", toolsOf("one"))
+	add("one tool")
+	f.set("a", toolsOf("one", "two"))
+	add("two tools")
+	f.set("b", toolsOf("one"))
+	add("another backend")
+	v.Sees = func(i *hosting.Item) bool { return i.Own == "one" }
+	add("two are seen")
+	if s.Digest("own", v, listing.Prompts) != "own" {
+		t.Error("there are prompts")
+	}
+}
+
+// TestAbout has one backend without a prefix speak for the server.
+func TestAbout(t *testing.T) {
+	t.Parallel()
+	f := &fake{}
+	c := toolsOf("echo")
+	c.Settled.Instructions = []byte(`"read this"`)
+	c.Settled.Capabilities = []byte(`{"tools":{},"tasks":{"list":{}},"extensions":{"io.modelcontextprotocol/tasks":{},"x/y":{"z":1}},"experimental":{"e":{}}}`)
+	f.set("one", c)
+	a := alone(f).About(callerOf("s"), false)
+	caps, _ := codec.Marshal(a.Capabilities)
+	if want := `{"experimental":{"e":{}},"logging":{},"tools":{"listChanged":true},"extensions":{"x/y":{"z":1}}}`; !a.Alone || string(a.ServerInfo) != string(c.Settled.ServerInfo) || string(a.Instructions) != `"read this"` || string(caps) != want {
+		t.Errorf("%+v, %s", a, caps)
+	}
+	if a := alone(f).About(callerOf("s"), true); a.Alone {
+		t.Error("a server with own items looks like its backend")
+	}
+	if a := serve(f, hosting.Backend{Name: "one"}).About(callerOf("s"), false); a.Alone || a.Capabilities.Extensions["x/y"] == nil || a.Capabilities.Tools != nil {
+		t.Errorf("with a prefix: %+v", a)
+	}
+}
+
+// TestSafe says which tools may run once more.
+func TestSafe(t *testing.T) {
+	t.Parallel()
+	f := &fake{}
+	f.set("a", catalogue(mcp.Latest, []string{
+		`{"name":"read","annotations":{"readOnlyHint":true}}`, `{"name":"put","annotations":{"idempotentHint":true}}`, `{"name":"add"}`,
+		`{"name":"never","annotations":{"readOnlyHint":true}}`, `{"name":"listed"}`,
+	}, nil, nil, nil))
+	s := serve(f, hosting.Backend{Name: "a", Options: host.Options{Rerun: host.Rerun{Safe: []string{"listed", "unknown"}, Never: []string{"never"}}}})
+	s.Find(callerOf("s"), listing.Tools, "a__read") // which reads the catalogue
+	for name, want := range map[string]bool{"a__read": true, "a__put": true, "a__add": false, "a__never": false, "a__listed": true, "a__unknown": true, "a__other": false, "read": false} {
+		if got := s.Safe(name); got != want {
+			t.Errorf("Safe(%q) is %v", name, got)
+		}
+		if got := s.Insists(name); got != (name == "a__listed" || name == "a__unknown") {
+			t.Errorf("Insists(%q) is %v", name, got)
+		}
+	}
+	if !s.May("a__x") || s.May("b__x") {
+		t.Error("May")
+	}
+	if !s.Lists(listing.Tools, "a__add", nil) || s.Lists(listing.Tools, "a__x", nil) || s.Lists(listing.Tools, "a__add", func(*hosting.Item) bool { return false }) {
+		t.Error("Lists")
+	}
+}
+
+// TestLearn waits for a backend of which nothing is known, five seconds at most, and then for a while not again.
+func TestLearn(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		starts, known := 0, make(chan struct{})
+		f := &fake{learn: func(ctx context.Context, name string) (*backend.Catalogue, error) {
+			starts++
+			select {
+			case <-known:
+				return toolsOf("echo"), nil
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			}
+		}}
+		f.set("there", toolsOf("echo"))
+		s := serve(f, hosting.Backend{Name: "there"}, hosting.Backend{Name: "slow"})
+		learn := func(want time.Duration) {
+			t.Helper()
+			began := time.Now()
+			s.Learn(t.Context(), callerOf("s"))
+			if took := time.Since(began); took != want {
+				t.Errorf("waited for %v, want %v", took, want)
+			}
+		}
+		learn(5 * time.Second)
+		learn(0)
+		time.Sleep(31 * time.Second)
+		time.AfterFunc(time.Second, func() { close(known) })
+		learn(time.Second)
+		learn(0)
+		if _, ok := s.Find(callerOf("s"), listing.Tools, "slow__echo"); !ok || starts != 1 {
+			t.Errorf("found: %v, after %d starts", ok, starts)
+		}
+	})
+}
+
+// TestLearnFails does not wait again for a backend that has just failed.
+func TestLearnFails(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		f := &fake{learn: func(context.Context, string) (*backend.Catalogue, error) { return nil, errors.New("it does not start") }}
+		s := alone(f)
+		began := time.Now()
+		s.Learn(t.Context(), callerOf("s"))
+		s.Learn(t.Context(), callerOf("s"))
+		if took := time.Since(began); took != 0 {
+			t.Errorf("waited for %v", took)
+		}
+	})
+}
+
+// TestLevels tells a backend the level of a session before its first call, and when it changes.
+func TestLevels(t *testing.T) {
+	t.Parallel()
+	f := &fake{call: func(context.Context, string, backend.Caller, hosting.Asked) (upstream.Response, error) {
+		return complete(`{"content":[]}`), nil
+	}}
+	f.set("a", toolsOf("echo"))
+	f.set("b", toolsOf("echo"))
+	f.set("shared", toolsOf("echo"))
+	s := serve(f, hosting.Backend{Name: "a"}, hosting.Backend{Name: "b"}, hosting.Backend{Name: "shared", Options: host.Options{Isolation: host.Shared}})
+	c := callerOf("tenant/1")
+	ask := func(name, level string) {
+		t.Helper()
+		q := request(t, s, c, &client{}, listing.Tools, mcp.MethodToolsCall, fmt.Sprintf(`{"name":%q}`, name))
+		q.Level = level
+		if _, err := s.Call(t.Context(), q); err != nil {
+			t.Error(err)
+		}
+	}
+	expect := func(what string, want ...string) {
+		t.Helper()
+		if got := f.requests(); !slices.Equal(got, want) {
+			t.Errorf("%s:\n%s\nwant\n%s", what, lines(got...), lines(want...))
+		}
+	}
+	ask("a__echo", "")
+	expect("without a level", `a tools/call {"name":"echo"}`)
+	s.SetLevel(t.Context(), c, "debug")
+	expect("a level for one that is used", `a logging/setLevel {"level":"debug"}`)
+	ask("a__echo", "debug")
+	ask("b__echo", "debug")
+	ask("b__echo", "debug")
+	ask("shared__echo", "debug")
+	expect("calls", `a tools/call {"name":"echo"}`, `b logging/setLevel {"level":"debug"}`, `b tools/call {"name":"echo"}`, `b tools/call {"name":"echo"}`, `shared tools/call {"name":"echo"}`)
+	s.Lost("a", c.Session)
+	ask("a__echo", "debug")
+	expect("after its instance was lost", `a logging/setLevel {"level":"debug"}`, `a tools/call {"name":"echo"}`)
+	s.SessionGone(c.Session)
+	if !slices.Equal(f.gone, []string{c.Session}) {
+		t.Errorf("gone: %q", f.gone)
+	}
+}
