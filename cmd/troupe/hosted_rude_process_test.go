@@ -76,7 +76,7 @@ var rudeBackends = []struct {
 	{mode: "unknown-id", rude: politely},
 	{mode: "wrong-type", rude: refusedWith(-32603)},
 	{mode: "batch", rude: politely},
-	{mode: "huge", rude: refusedWith(-32603), other: true},
+	{mode: "huge", rude: refusedWith(-32010), other: true}, // it is ended before the end of its line
 	{mode: "asks-late", rude: politely},
 	{mode: "asks-on", rude: politely},
 	{mode: "holds-stdout", rude: refusedWith(-32010), other: true},
