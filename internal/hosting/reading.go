@@ -85,7 +85,7 @@ func (m *mounted) read(c *backend.Catalogue) *reading {
 	return r
 }
 
-// each calls f for all readCatalogues of the backend, until it returns false.
+// each calls f for all that was read of the backend, until it returns false.
 func (m *mounted) each(f func(*reading) bool) {
 	m.known.mu.Lock()
 	all := make([]*reading, 0, len(m.known.alike))
