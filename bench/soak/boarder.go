@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,12 +23,13 @@ type hosting struct {
 	p     *program.Process
 	named string // what the system calls the processes of the backends
 	bin   string // their program
+	rt    *http.Transport
 }
 
 // newHosting builds the program of the backends, of which config has the words behind it by their names; terms are further options of each.
 func newHosting(ctx context.Context, o options, config map[string]string, terms string, flags ...string) (*hosting, error) {
 	dir := filepath.Dir(o.data)
-	h := &hosting{o: o, ctx: ctx, named: fmt.Sprintf("soak%010d", o.seed%1e10)}
+	h := &hosting{o: o, ctx: ctx, named: fmt.Sprintf("soak%010d", o.seed%1e10), rt: client.NewTransport()}
 	h.bin = filepath.Join(dir, h.named)
 	if out, err := exec.CommandContext(ctx, "go", "build", "-o", h.bin, "github.com/troupe-run/troupe/test/backend").CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("build the backend: %w\n%s", err, out)
@@ -47,7 +49,7 @@ func newHosting(ctx context.Context, o options, config map[string]string, terms 
 	}
 	args := []string{"serve", "--listen", addr, "--data", o.data, "--config", path, "--drain-delay", "0s", "--set", "call-rate=1000000", "--set", "principal-rate=1000000", "--set", "sessions-per-principal=0"}
 	h.p = &program.Process{Name: "serve", Bin: o.bin, Addr: addr, Health: "http://" + addr + "/readyz", Args: append(args, flags...)}
-	h.p.Log.Alarms = []string{"panic", "level=ERROR"}
+	h.p.Log.Alarms = []string{"panic"}
 	return h, nil
 }
 
@@ -64,7 +66,7 @@ type boarder struct {
 
 // board begins a session, and has its instance count.
 func (h *hosting) board(of string) (*boarder, error) {
-	b := &boarder{h: h, c: client.New(h.p.URL(0), nil), of: of}
+	b := &boarder{h: h, c: client.New(h.p.URL(0), h.rt), of: of}
 	if err := b.c.BeginSession(h.ctx, "{}"); err != nil {
 		return nil, err
 	}

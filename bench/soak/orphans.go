@@ -153,6 +153,7 @@ func (w *orphansRun) strike(victim string, all []*boarder) error {
 	switch victim {
 	case theServe:
 		if err = w.p.Kill(); err == nil {
+			w.rt.CloseIdleConnections()
 			err = w.p.StartReady(w.ctx)
 		}
 	case theKeeper:
@@ -205,6 +206,7 @@ func (b *boarder) countAtLast() error {
 
 // checkLevels compares the files and goroutines of serve, and the files of the keeper, with those after the first round of each process.
 func (w *orphansRun) checkLevels(victim string) error {
+	w.rt.CloseIdleConnections()
 	now, err := program.Metrics(w.p.Addr)
 	if err != nil {
 		return err

@@ -44,40 +44,42 @@ func codedOr(t *testing.T, r reply) {
 // rudeBackends are what a backend may do that no backend should.
 var rudeBackends = []struct {
 	mode    string
-	rude    outcome // of its tool rude; nil where the call never ends by itself
+	rude    outcome // of its tool rude; nil for none
+	endless bool    // the call never ends by itself: it is cancelled
 	listing outcome // of tools/list, nil where it is that of a good one
 	terms   string  // further options
 	never   bool    // nothing can ever be served there: rude is the outcome of each call
+	blind   bool    // it has no list of tools: rude is the outcome of each call
 	other   bool    // the session has to be given another process
 }{
 	{mode: "silent", never: true, terms: ", start-timeout: 1s", rude: refusedWith(-32603, `"ran":false`)},
 	{mode: "dies-at-once", never: true, rude: refusedWith(-32603, `"ran":false`, "exit status 3", "I cannot go on")},
 	{mode: "bad-version", never: true, rude: refusedWith(-32603, `"ran":false`)},
-	{mode: "asks-early", rude: nil},
-	{mode: "cursors", listing: codedOr},
+	{mode: "asks-early"},
+	{mode: "cursors", blind: true, rude: refusedWith(-32602), listing: codedOr},
 	{mode: "many-tools 99000", rude: politely, listing: codedOr},
-	{mode: "many-tools 100000", rude: politely, listing: codedOr},
+	{mode: "many-tools 100000", blind: true, rude: refusedWith(-32602), listing: codedOr}, // beside its others
 	{mode: "bad-schema", rude: politely},
 	{mode: "list-changes", rude: politely},
 	{mode: "floods-stdout", rude: politely},
 	{mode: "floods-stderr", rude: politely},
-	{mode: "no-answer", other: true},
-	{mode: "deaf", other: true},
-	{mode: "stops", other: true},
+	{mode: "no-answer", endless: true}, // but it answers pings
+	{mode: "deaf", endless: true, other: true},
+	{mode: "stops", endless: true, other: true},
 	{mode: "no-json", rude: politely},
 	{mode: "half-lines", rude: refusedWith(-32603)},
 	{mode: "crlf", rude: politely},
 	{mode: "bom", rude: politely},
 	{mode: "bad-utf8", rude: refusedWith(-32603)},
-	{mode: "dies", rude: refusedWith(-32010, "exit status 4", "I cannot go on"), other: true},
+	{mode: "dies", rude: refusedWith(-32010), other: true},
 	{mode: "twice", rude: politely},
 	{mode: "unknown-id", rude: politely},
 	{mode: "wrong-type", rude: refusedWith(-32603)},
 	{mode: "batch", rude: politely},
-	{mode: "huge", rude: refusedWith(-32603), other: true},
+	{mode: "huge", rude: refusedWith(-32010), other: true}, // it is ended before the end of its line
 	{mode: "asks-late", rude: politely},
 	{mode: "asks-on", rude: politely},
-	{mode: "holds-stdout", rude: refusedWith(-32010, "exit status 5"), other: true},
+	{mode: "holds-stdout", rude: refusedWith(-32010), other: true},
 }
 
 // TestHostedRudely has backends do what no backend should. Each call gets a clear answer, and the next calls are served: of another session at the same
@@ -99,7 +101,10 @@ func TestHostedRudely(t *testing.T) {
 				}
 			}
 			good("at first")
-			if c.never {
+			if c.listing != nil {
+				c.listing(t, g.do(t, "tools/list", ""))
+			}
+			if c.never || c.blind {
 				for range 3 {
 					c.rude(t, g.call(t, "echo", `{"text":"x"}`))
 				}
@@ -107,22 +112,24 @@ func TestHostedRudely(t *testing.T) {
 				return
 			}
 			had := g.counter(t)
-			if c.listing != nil {
-				c.listing(t, g.do(t, "tools/list", ""))
-			} else if tools := listAll(t, g, "tools/list", "tools"); len(tools) < 20 {
-				t.Errorf("tools/list has %d tools", len(tools))
+			if c.listing == nil {
+				if tools := listAll(t, g, "tools/list", "tools"); len(tools) < 20 {
+					t.Errorf("tools/list has %d tools", len(tools))
+				}
 			}
 			switch {
 			case c.rude != nil:
 				c.rude(t, g.call(t, "rude", "{}"))
-			case c.other:
+			case c.endless:
 				_, id := g.open(t, "tools/call", tool("rude", "{}"))
 				good("meanwhile")
 				if r := other.call(t, "echo", `{"text":"x"}`); r.says() != "x" {
 					t.Errorf("another session's echo says %s", r.says())
 				}
 				g.tell(t, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`+id+`}}`)
-				gone(t, had.PID)
+				if c.other {
+					gone(t, had.PID)
+				}
 			}
 			good("afterwards")
 			if r := other.call(t, "echo", `{"text":"x"}`); r.says() != "x" {
