@@ -207,6 +207,7 @@ type nodeBackends struct {
 	mu       sync.Mutex // guards the rest, and is held while all are configured
 	of       map[*service][]Backend
 	order    []*service
+	servers  sync.Map    // *serviceHosting by the ids of servers; needs no lock
 	due      atomic.Bool // they are to be configured
 	soon     *time.Timer
 	running  *backend.Backends // nil as long as there are none
@@ -227,7 +228,9 @@ func (n *nodeBackends) set(s *service, all []Backend, now bool) {
 	if _, known := n.of[s]; !known {
 		n.order = append(n.order, s)
 	}
+	n.servers.Store(s.id, &s.hosting)
 	if n.of[s] = all; all == nil {
+		n.servers.CompareAndDelete(s.id, &s.hosting)
 		delete(n.of, s)
 		n.order = slices.DeleteFunc(n.order, func(of *service) bool { return of == s })
 	}
@@ -302,8 +305,8 @@ func (n *nodeBackends) serverOf(key string, f func(h *serviceHosting, key string
 	if !ok {
 		id = mainID
 	}
-	if s := n.table.serviceByID(id); s != nil {
-		f(&s.hosting, key)
+	if s, ok := n.servers.Load(id); ok {
+		f(s.(*serviceHosting), key)
 	}
 }
 
@@ -333,6 +336,11 @@ func (n *nodeBackends) processes(ctx context.Context, stderr func(id string, lin
 	return keeper.Join(ctx, o, l)
 }
 
+// keeps reports whether processes of commands outlive this one, for a Runtime that finds them in the directory.
+func (n *nodeBackends) keeps() bool {
+	return n.opts.Dir != "" && n.opts.Hosting.Keep >= 0 && n.opts.Hosting.program() != nil
+}
+
 // close ends all instances, or leaves processes to the next Runtime on the directory.
 func (n *nodeBackends) close(ctx context.Context) {
 	n.mu.Lock()
@@ -345,11 +353,11 @@ func (n *nodeBackends) close(ctx context.Context) {
 	if running == nil {
 		return
 	}
-	keep := cmp.Or(n.opts.Hosting.Keep, keeper.DefaultKeep)
-	if n.opts.Dir == "" || n.opts.Hosting.program() == nil {
-		keep = 0 // nobody could find them
+	keep := time.Duration(0)
+	if n.keeps() {
+		keep = cmp.Or(n.opts.Hosting.Keep, keeper.DefaultKeep)
 	}
-	running.Close(ctx, max(keep, 0))
+	running.Close(ctx, keep)
 }
 
 var (

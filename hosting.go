@@ -70,7 +70,7 @@ func (s *serviceHosting) offer(all []Backend, atOnce bool) {
 	}
 	list := make([]hosting.Backend, len(all))
 	for i := range all {
-		list[i] = all[i].asHosted(s.keyOf(all[i].Name))
+		list[i] = all[i].asHosted(s.keyOf(all[i].Name), s.backends.keeps())
 	}
 	server.Configure(list)
 	if len(all) == 0 {
@@ -156,10 +156,11 @@ func (s *serviceHosting) isStranger(c *actors.Call) bool {
 	return r == nil || slices.ContainsFunc(forwardedBy, func(name string) bool { return len(r.Header[name]) > 0 })
 }
 
-// asHosted returns the backend for the server that offers it.
-func (b *Backend) asHosted(key string) hosting.Backend {
+// asHosted returns the backend for the server that offers it. keeps says that there is a keeper.
+func (b *Backend) asHosted(key string, keeps bool) hosting.Backend {
 	_, isURL := b.Target.URL()
-	return hosting.Backend{Name: b.Name, Key: key, Digest: hostfile.Digest(b.Target, b.Options), URL: isURL, Options: b.Options.WithDefaults()}
+	_, _, isCommand := b.Target.Command()
+	return hosting.Backend{Name: b.Name, Key: key, Digest: hostfile.Digest(b.Target, b.Options), URL: isURL, Kept: isCommand && keeps, Options: b.Options.WithDefaults()}
 }
 
 // hostedLists are the lists of backends by those of notifications.
@@ -293,6 +294,16 @@ func (s *serviceHosting) headOf(a *hosting.About) *resultHead {
 	return &head
 }
 
+// resumes reports whether a second run of a call finds what the first one has begun at a backend.
+func (s *serviceHosting) resumes(method, name []byte) bool {
+	h := s.now()
+	if h == nil || string(method) != mcp.MethodToolsCall {
+		return false
+	}
+	_, own := s.tools.findTool(name)
+	return !own && h.Resumes(decodeText(name))
+}
+
 // countedAs is the name by which a call of an item is counted: none that no list has.
 func (s *serviceHosting) countedAs(of listing.Of, name []byte) string {
 	h := s.now()
@@ -411,7 +422,7 @@ func (s *serviceHosting) ask(ctx context.Context, call *Call, c *hosting.Caller,
 		return nil, false, refused
 	}
 	h := s.now()
-	result, err := h.Call(ctx, s.requestOf(call, c, item))
+	result, err := h.Call(ctx, s.requestOf(ctx, call, c, item))
 	if err != nil {
 		out, refused := s.respondError(dst, call, item, err)
 		return out, false, refused
@@ -424,13 +435,13 @@ func (s *serviceHosting) ask(ctx context.Context, call *Call, c *hosting.Caller,
 }
 
 // requestOf is a call as it goes to a backend.
-func (s *serviceHosting) requestOf(call *Call, c *hosting.Caller, item *hosting.Item) *hosting.Request {
+func (s *serviceHosting) requestOf(ctx context.Context, call *Call, c *hosting.Caller, item *hosting.Item) *hosting.Request {
 	var header http.Header
 	if r := requestOf(call.c.Principal()); r != nil {
 		header = r.Header
 	}
 	q := &hosting.Request{
-		Client: call.c, Caller: c, Item: item, Message: call.msg, Again: call.c.Attempt() > 1 || call.msg.State != nil, Header: header,
+		Client: call.c, Caller: c, Item: item, Message: call.msg, Again: call.c.Attempt() > 1, Header: header,
 		Log:    func(ctx context.Context, params []byte) { s.logOf(ctx, call, params) },
 		Missed: func(ctx context.Context, n int) { s.tellDropped(ctx, call, n) },
 		Complete: func(ctx context.Context, q *actors.Question) {
@@ -438,11 +449,30 @@ func (s *serviceHosting) requestOf(call *Call, c *hosting.Caller, item *hosting.
 			q.Valid, q.Keep, q.Sending = of.answerCheck(), of.keepsAnswer(&c.Declared), call.sendingOf(ctx, q.Method)
 			call.asked.Store(true)
 		},
+		Remember: func(ctx context.Context, name string, value []byte) ([]byte, error) {
+			return remember(ctx, call, name, value)
+		},
+	}
+	if item.Kept() {
+		q.Key = actors.CallKey(ctx, call.c)
 	}
 	if !c.Modern {
 		q.Level = call.peer.p.Level()
 	}
 	return q
+}
+
+// remember is what an earlier run of a call has stored under the name of a step, or else value, which a later run finds.
+func remember(ctx context.Context, call *Call, name string, value []byte) ([]byte, error) {
+	found, run, err := call.c.BeginStep(ctx, name)
+	if err != nil || found != nil {
+		if found != nil {
+			value = found.Value
+		}
+		return value, err
+	}
+	defer run.End()
+	return value, run.Keep(ctx, value, "")
 }
 
 // respondError is the response to a call that a backend has not answered, or has refused.

@@ -179,6 +179,7 @@ func (rt *mountTable) registerServer(srv *Server, path string) (*service, error)
 		return nil, err
 	}
 	s.methods.chain, s.svc.AnswersPing = chain, chain != nil
+	s.svc.Resumes = s.hosting.resumes
 	s.svc.Insists, s.svc.Lacks = s.insistsOnSafe, s.scopes.checkScopes
 	s.svc.Carried = s.access.readCarried
 	s.hookSessions()

@@ -298,7 +298,7 @@ func (a *statelessRequest) rerunCall(from *quota.Account, st *mrtr.State, sum mr
 		r.call.Need(st.Scopes)
 		r.stateless.Given = st.Answers()
 		maps.Copy(r.stateless.Given, given) // which are answers to open questions alone
-		r.stateless.Round, r.stateless.park = st.Round, st.Park
+		r.stateless.Round, r.stateless.park, r.stateless.met = st.Round, st.Park, true
 		callSteps{r.call}.takeCarried(st.Steps)
 		r.parking = &parking{asked: st.Round, taken: st.Round, digest: sum}
 		return r, nil
@@ -337,7 +337,7 @@ func (a *statelessRequest) resumeCall(from *quota.Account, st *mrtr.State, x ret
 				refusal.Unavailable.Tell(a.to, m.ID)
 			case verdict == retryRefused:
 				badState(a.to, m.ID)
-			case !a.svc.Handler.Safe(m.Method, m.Name):
+			case !a.svc.runsAgain(m.Method, m.Name):
 				refusal.Lost.Tell(a.to, m.ID)
 			case a.sess == nil && n.drain.sending.Load(): // another node runs it again
 				refusal.Unavailable.Tell(a.to, m.ID)
@@ -604,7 +604,7 @@ func (s batchSession) newBatchStream(in *Input, principal any, requests []*eleme
 		calls[i] = newCall(principal, in)
 		calls[i].member = i
 		safe := s.svc.mayRerun(&e.m, len(body))
-		if !safe && s.svc.Handler.Safe(e.m.Method, e.m.Name) {
+		if !safe && s.svc.runsAgain(e.m.Method, e.m.Name) {
 			forgone++
 		}
 		rec.Safe = rec.Safe || safe

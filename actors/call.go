@@ -3,9 +3,12 @@ package actors
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"math"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -481,6 +484,29 @@ func (c *Call) Ask(ctx context.Context, qs []Question) ([]Answer, error) {
 // Over reports whether what the call has asked for is given up for good after err, an error of Ask.
 // It is not where another process may go on with the call.
 func (c *Call) Over(err error) bool { return callQuestions{c}.abandonsQuestion(err) }
+
+// CallKey names a call over the processes that run it, for what goes on when this one ends. It is "" for a call whose client could come to no other
+// process for the answer.
+func CallKey(ctx context.Context, c *Call) string {
+	switch who := c.client.(type) {
+	case *stateless:
+		in := &who.input
+		if c.Detached() != nil || in.mu.Lock(ctx, c.ctx) != nil {
+			return ""
+		}
+		defer in.mu.Unlock()
+		if in.park == "" {
+			in.park = newID()
+		}
+		return in.park
+	case sessionClient:
+		if _, stored := who.home.(storedHome); stored {
+			sum := sha256.Sum256([]byte(strings.Join([]string{c.peer.key.Tenant, c.peer.key.Server, c.peer.key.ID, string(c.msg.ID)}, "/"))) // the session's id is a secret
+			return hex.EncodeToString(sum[:16])
+		}
+	}
+	return ""
+}
 
 // Place takes a place among the questions that wait for the client, for one of several requests:
 // see Question.Part. The caller must give it back. It fails with ErrTooManyPending, except in a

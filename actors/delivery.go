@@ -181,7 +181,7 @@ func (d *logged) beginStream() *streamActor {
 	rec := record.Stream{
 		Version: record.Version, Node: n.name, Boot: n.boot, Epoch: 1, Attempt: 1, Revision: d.sess.view.Load().rec.Revision,
 		Calls: []record.Call{{ID: bytes.Clone(r.id), Method: record.ClipMethod(r.call.msg.Method), Token: bytes.Clone(r.call.msg.ProgressToken), Parent: r.call.trace.Parent, State: r.call.trace.State, Span: r.call.Span()}},
-		Safe:  r.svc.Handler.Safe(r.call.msg.Method, r.call.msg.Name), Scopes: r.call.Needs(),
+		Safe:  r.svc.runsAgain(r.call.msg.Method, r.call.msg.Name), Scopes: r.call.Needs(),
 	}
 	if rec.Safe && !r.svc.storesMessage(r.call.msg, r.size) {
 		rec.Safe = false

@@ -177,7 +177,8 @@ var (
 // parks.
 type input struct {
 	mu   mrtr.Mutex // guards the rest; the handler's goroutine that asks holds it until it has its answers
-	park string     // the key by which requests that are sent again find the call; "" until it asks
+	park string     // the key by which requests that are sent again find the call; "" until it asks, or is named
+	met  bool       // they can find it
 	mrtr.Input
 	place *quota.Account // the account that counts the waiting call
 }
@@ -318,6 +319,9 @@ func (s *stateless) putQuestions(c *Call, a *asking) (wake <-chan wakeup, err er
 	}()
 	if in.park == "" {
 		in.park = newID()
+	}
+	if !in.met {
+		in.met = true
 		n.mrtr.Put(in.park, c.r)
 	}
 	state, err := n.mrtr.sealState(c, in, a, time.Now().Add(c.peer.svc.retryTime()))

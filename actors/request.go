@@ -600,7 +600,7 @@ func (m *tally) countOfSession(r *requestActor) {
 	}
 }
 
-// countStateless counts a stateless request. A parked call that is safe does not count: another
+// countStateless counts a stateless request. A parked call that runs again does not count: another
 // process can go on with it, or else its client begins anew.
 func (m *tally) countStateless(r *requestActor) {
 	if r.started.After(m.begun) {
@@ -610,7 +610,7 @@ func (m *tally) countStateless(r *requestActor) {
 	case request.Plain, request.Streaming:
 		m.own++
 	case request.Parked:
-		if !r.svc.Handler.Safe(msg.Method, msg.Name) {
+		if !r.svc.runsAgain(msg.Method, msg.Name) {
 			m.own++
 		}
 	}

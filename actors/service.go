@@ -76,10 +76,15 @@ func NewService(id string, h Handler, l Limits) *Service {
 	return s
 }
 
+// runsAgain reports whether a call may run again for a client that comes back for it.
+func (svc *Service) runsAgain(method, name []byte) bool {
+	return svc.Handler.Safe(method, name) || svc.Resumes != nil && svc.Resumes(method, name)
+}
+
 // mayRerun reports whether another process can run a call again. size is that of the message,
 // or batch, that it came in and that is stored for that.
 func (svc *Service) mayRerun(m *codec.Message, size int) bool {
-	return svc.Handler.Safe(m.Method, m.Name) && svc.storesMessage(m, size)
+	return svc.runsAgain(m.Method, m.Name) && svc.storesMessage(m, size)
 }
 
 // observed is Handler.Observe. The function that it returns is never nil.

@@ -205,7 +205,7 @@ func (c callSteps) findStep(ctx context.Context, run *StepRun) (*Step, error) {
 		run.keeps = true
 		return d.FindStep(ctx, run.name)
 	}
-	if !c.peer.svc.Handler.Safe(c.msg.Method, c.msg.Name) { // there is no later run
+	if !c.peer.svc.runsAgain(c.msg.Method, c.msg.Name) { // there is no later run
 		return nil, nil
 	}
 	switch who := c.client.(type) {

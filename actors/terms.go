@@ -32,6 +32,9 @@ type Terms struct {
 	// Insists reports whether the program itself says that a call may run again. Only then a
 	// message of more than limits.RerunBody is stored for that. If nil, it is not.
 	Insists func(method, name []byte) bool
+	// Resumes reports whether a second run of a call goes on with what the first one has begun, and does nothing twice. Such a call runs again where
+	// its client comes back for it, though it may not be sent again. If nil, no call does that by itself.
+	Resumes func(method, name []byte) bool
 	// Lacks returns why a principal may not have what needs some scopes, nil if it may. If nil,
 	// every principal may have everything. It is called only with scopes.
 	Lacks func(principal any, needs []string) *refusal.Refusal

@@ -53,7 +53,7 @@ type kind struct {
 // leases nor the keys, nor each other; nor can tasks.
 var kinds = []kind{
 	{name: "nodes", subject: "nodes", tokens: 2, markers: true, budget: smallBudget},
-	{name: "keys", subject: "keys", tokens: 2, more: []string{apiKeys, revoked}, budget: smallBudget},
+	{name: "keys", subject: "keys", tokens: 2, more: []string{apiKeys, revoked, catalogues}, budget: smallBudget},
 	{name: "sessions", subject: "session", tokens: 4, budget: func(total int64) int64 { return total / 16 * 3 }},
 	{name: events, subject: "ev", tokens: 6, direct: true, budget: eventBudget}, // or several of these: see kindsOf
 	{name: tasks, subject: "task", tokens: 4, budget: func(total int64) int64 { return total / 16 }},
@@ -78,6 +78,8 @@ const (
 	apiKeys = "keys.api."
 	// revoked begins the keys of records of revocations, beside those.
 	revoked = "keys.revoked."
+	// catalogues begins the keys of what backends list, beside those.
+	catalogues = "keys.catalogue."
 )
 
 // holdsKey reports whether a key has the tokens that those of the stream's records have.

@@ -62,7 +62,7 @@ func TestMainEnds(t *testing.T) {
 	t.Parallel()
 	program := Kept()
 	out, err := exec.Command(program[0], program[1], "--unknown").CombinedOutput()
-	if e, ok := errors.AsType[*exec.ExitError](err); !ok || e.ExitCode() != 2 || !strings.Contains(string(out), "--socket") || strings.Contains(string(out), "PASS") {
+	if e, ok := errors.AsType[*exec.ExitError](err); !ok || e.ExitCode() != 2 || !strings.Contains(string(out), "-socket string") || strings.Contains(string(out), "PASS") {
 		t.Errorf("%v: %s", err, out)
 	}
 }

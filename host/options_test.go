@@ -191,7 +191,7 @@ func TestTargetKeepsItsArguments(t *testing.T) {
 	if name, run, ok := served.Serve(); name != "notes" || !ok || !errors.Is(run(t.Context(), nil, nil), io.EOF) {
 		t.Errorf("%q %v", name, ok)
 	}
-	if _, _, ok := target.Serve(); ok {
+	if name, run, ok := target.Serve(); ok || name != "" || run != nil {
 		t.Error("a command is a server of this process")
 	}
 	if got := fmt.Sprintf("%v %#v", served, served); got != `notes host.Target("notes")` {

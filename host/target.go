@@ -51,7 +51,10 @@ func (t Target) Command() (name string, args []string, ok bool) {
 
 // Serve returns what the function [Serve] was given; ok is false for another Target.
 func (t Target) Serve() (name string, run func(ctx context.Context, in io.Reader, out io.Writer) error, ok bool) {
-	return t.name, t.run, t.serves
+	if !t.serves {
+		return "", nil, false
+	}
+	return t.name, t.run, true
 }
 
 // URL returns what [URL] was given; ok is false for another Target.

@@ -126,7 +126,9 @@ func (h *hosted) serve(f *hostfile.File) error {
 			}
 		}
 		next.Backends = append(next.Backends, b)
-		all = append(all, troupe.Backend{Name: b.Name, Target: b.Target, Options: b.Options})
+		o := b.Options
+		o.EnvFile = "" // Env has its variables, as they were when the file was read
+		all = append(all, troupe.Backend{Name: b.Name, Target: b.Target, Options: o})
 	}
 	if all == nil {
 		return noBackend(f)

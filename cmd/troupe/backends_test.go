@@ -188,6 +188,36 @@ func TestHostedAgain(t *testing.T) {
 	has("b=b a=y b2=b2")
 }
 
+// TestHostedWithoutItsFile keeps a backend as it was whose file of variables is gone.
+func TestHostedWithoutItsFile(t *testing.T) {
+	t.Parallel()
+	path := writeServers(t, `{"mcpServers": {"a": {"command": "a", "envFile": ".env"}, "b": {"command": "b"}}}`)
+	variables := filepath.Join(filepath.Dir(path), ".env")
+	if err := os.WriteFile(variables, []byte("A=s3cret-s3cret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	read := func() *hostfile.File {
+		f, err := hostfile.Load(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	_, h, err := newServer(&settings{hosted: read()}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(variables); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.serve(read()); err != nil {
+		t.Fatal(err)
+	}
+	if a := h.now.Backends[0]; len(h.now.Backends) != 2 || a.Options.Env["A"] != "s3cret-s3cret" || a.Err != nil {
+		t.Errorf("it is %v with %v, %v", a, a.Options.Env, a.Err)
+	}
+}
+
 // TestBannerOfBackends names what is served, without secrets, or how to serve something else than the demo.
 func TestBannerOfBackends(t *testing.T) {
 	t.Parallel()

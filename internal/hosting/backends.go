@@ -27,8 +27,10 @@ type Asked struct {
 	Method string
 	Params []byte // an object as raw JSON
 	Header http.Header
-	Asks   bool // the backend may ask the caller
-	Safe   bool // it may run once more when its instance is lost
+	Asks   bool   // the backend may ask the caller
+	Safe   bool   // it may run once more when its instance is lost
+	Key    string // of the call, over the processes that run it; "" for one whose client could come to no other process
+	Again  bool   // an earlier process has begun the call
 	// Progress gets the params of progress notifications, and Heard what else the backend says to the call. They must not block. A
 	// nil Progress asks for none.
 	Progress func(params []byte)
@@ -66,7 +68,7 @@ type running struct{ *backend.Backends }
 var _ Backends = running{}
 
 func (r running) Call(ctx context.Context, name string, c backend.Caller, q Asked) (upstream.Response, error) {
-	out := backend.Request{Method: q.Method, Params: q.Params, Header: q.Header, Asks: q.Asks, Safe: q.Safe, Progress: q.Progress}
+	out := backend.Request{Method: q.Method, Params: q.Params, Header: q.Header, Asks: q.Asks, Safe: q.Safe, Key: q.Key, Again: q.Again, Progress: q.Progress}
 	if q.Heard != nil {
 		out.Event = func(e backend.Event) { q.Heard(SaidBy(e)) }
 	}

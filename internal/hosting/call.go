@@ -35,7 +35,8 @@ type Request struct {
 	Caller  *Caller
 	Item    *Item
 	Message *codec.Message
-	Again   bool        // an earlier run of the call may have asked its client
+	Key     string      // see Asked
+	Again   bool        // an earlier process has begun the call
 	Level   string      // the log level that the session has set, "" for none
 	Header  http.Header // of the client's request, nil for none; it is only read
 	// Log sends a log message with these params, and Missed tells how many were dropped. Complete fills in of a question how its answer is
@@ -43,6 +44,9 @@ type Request struct {
 	Log      func(ctx context.Context, params []byte)
 	Missed   func(ctx context.Context, n int)
 	Complete func(ctx context.Context, q *actors.Question)
+	// Remember stores a value for later runs of the call, by a name that this run has not used, and returns that of an earlier run if there
+	// is one.
+	Remember func(ctx context.Context, name string, value []byte) ([]byte, error)
 }
 
 // Faults of a backend that its client learns of.
@@ -67,7 +71,7 @@ func (s *Server) Call(ctx context.Context, q *Request) ([]byte, error) {
 	defer x.close()
 	s.settleLevel(ctx, m, q)
 	params := paramsOf(q)
-	out := Asked{Method: string(q.Message.Method), Header: headerOf(q), Asks: x.mayAsk(), Heard: x.hear}
+	out := Asked{Method: string(q.Message.Method), Header: headerOf(q), Asks: x.mayAsk(), Key: q.Key, Again: q.Again, Heard: x.hear}
 	out.Safe = out.Method != mcp.MethodToolsCall || m.safe(q.Item.Own, q.Item.listed())
 	if q.Client.ProgressToken() != nil {
 		out.Progress = func(params []byte) { x.hear(Said{Method: mcp.NotifyProgress, Params: params}) }
@@ -88,6 +92,7 @@ func (s *Server) Call(ctx context.Context, q *Request) ([]byte, error) {
 		case round == mostRounds:
 			return nil, mcp.NewError(mcp.CodeInternalError, errRounds.Error())
 		}
+		out.Again = false
 		responses, err := x.input(ctx, r.Result, round)
 		if err != nil {
 			return nil, err

@@ -354,27 +354,51 @@ func TestInputRequired(t *testing.T) {
 	}
 }
 
-// TestInputKeys shows a stateless client the keys of the backend, unless an earlier run of the call may have asked under them.
+// TestInputKeys shows a stateless client the keys of the backend, unless another question of the call, or of an earlier run of it, has the key.
 func TestInputKeys(t *testing.T) {
 	t.Parallel()
-	for params, want := range map[string]string{echo: "user_name", `{"name":"echo","requestState":"s"}`: "elicitation-"} {
-		round, key := 0, ""
+	stored := map[string][]byte{}
+	run := func(messages ...string) (keys []string) {
+		t.Helper()
 		to := &client{answer: func(_ context.Context, qs []actors.Question) ([]actors.Answer, error) {
-			key = qs[0].Key
+			keys = append(keys, qs[0].Key)
 			return []actors.Answer{{Result: []byte(`{"action":"decline"}`)}}, nil
 		}}
 		s, f := echoing(func(context.Context, hosting.Asked) (upstream.Response, error) {
-			if round++; round == 1 {
-				return upstream.Response{Kind: upstream.InputRequired, Result: fmt.Appendf(nil, `{"inputRequests":{"user_name":{"method":"elicitation/create","params":%s}}}`, form("?"))}, nil
+			if len(messages) == 0 {
+				return complete(`{}`), nil
 			}
-			return complete(`{}`), nil
+			message := messages[0]
+			messages = messages[1:]
+			return upstream.Response{Kind: upstream.InputRequired, Result: fmt.Appendf(nil, `{"inputRequests":{"user_name":{"method":"elicitation/create","params":%s}}}`, form(message))}, nil
 		})
-		if _, err := call(t.Context(), t, s, callerOf(""), to, params); err != nil || !strings.HasPrefix(key, want) {
-			t.Errorf("%s: the key %q, %v", params, key, err)
+		q := request(t, s, callerOf(""), to, listing.Tools, mcp.MethodToolsCall, echo)
+		q.Remember = func(_ context.Context, name string, value []byte) ([]byte, error) {
+			if before, ok := stored[name]; ok {
+				return before, nil
+			}
+			stored[name] = value
+			return value, nil
 		}
-		if got := f.requests(); !strings.HasSuffix(got[1], `"inputResponses":{"user_name":{"action":"decline"}}}`) {
-			t.Errorf("sent again: %s", got[1])
+		if _, err := s.Call(t.Context(), q); err != nil {
+			t.Error(err)
 		}
+		for _, got := range f.requests()[1:] {
+			if !strings.HasSuffix(got, `"inputResponses":{"user_name":{"action":"decline"}}}`) {
+				t.Errorf("sent again: %s", got)
+			}
+		}
+		return keys
+	}
+	first := run("who?", "and who?", "who?")
+	if first[0] != "user_name" || !strings.HasPrefix(first[1], "elicitation-") || first[2] != "user_name" {
+		t.Errorf("keys %q", first)
+	}
+	if again := run("who?"); again[0] != "user_name" {
+		t.Errorf("the same question in a later run: %q", again)
+	}
+	if other := run("delete it?"); !strings.HasPrefix(other[0], "elicitation-") {
+		t.Errorf("another question in a later run: %q", other)
 	}
 }
 

@@ -47,6 +47,8 @@ type exchange struct {
 	timer *time.Timer                          // ends that wait; nil if no question waits
 	asked bool                                 // a round is with the client
 	asks  sync.WaitGroup                       // questions that are put
+
+	literal map[string]string // the questions that were put under the backend's own keys, by those
 }
 
 // pending is a question of the backend for the client.

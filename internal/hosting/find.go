@@ -138,6 +138,16 @@ func (s *Server) Insists(tool string) bool {
 	return false
 }
 
+// Resumes reports whether a call of a tool goes on when this process ends, so that a second run of it finds what the first one has begun.
+func (s *Server) Resumes(tool string) bool {
+	for _, m := range *s.now.Load() {
+		if m.Kept && m.mayHave(listing.Tools, tool) {
+			return true
+		}
+	}
+	return false
+}
+
 // May reports whether a name may be that of a tool of a backend.
 func (s *Server) May(tool string) bool {
 	for _, m := range *s.now.Load() {

@@ -216,10 +216,11 @@ func request(t *testing.T, s *hosting.Server, c *hosting.Caller, to *client, of 
 		t.Fatalf("nobody lists %q", name)
 	}
 	return &hosting.Request{
-		Client: to, Caller: c, Item: item, Message: m, Again: m.State != nil,
+		Client: to, Caller: c, Item: item, Message: m,
 		Log:      func(_ context.Context, params []byte) { to.note("log %s", params) },
 		Missed:   func(_ context.Context, n int) { to.note("%d messages were dropped", n) },
 		Complete: func(context.Context, *actors.Question) {},
+		Remember: func(_ context.Context, _ string, value []byte) ([]byte, error) { return value, nil },
 	}
 }
 

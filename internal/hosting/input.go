@@ -31,8 +31,8 @@ func (x *exchange) input(ctx context.Context, result []byte, round int) (respons
 		if refusal != nil {
 			return nil, mcp.Errorf(mcp.CodeInternalError, "the backend asks for what the client cannot give: %s", refusal.Message)
 		}
-		if name, _ := codec.Str(append(append([]byte{'"'}, key...), '"')); x.Caller.Revision.Stateless() && !x.Again {
-			q.Key = name // as the client would see it without us. A later run cannot tell whether its own question of that name is the same
+		if name, _ := codec.Str(append(append([]byte{'"'}, key...), '"')); x.Caller.Revision.Stateless() && x.isLiteral(ctx, name, q.Key) {
+			q.Key = name // as the client would see it without us
 		}
 		x.Complete(ctx, &q)
 		keys, qs = append(keys, key), append(qs, q)
@@ -57,6 +57,26 @@ func (x *exchange) input(ctx context.Context, result []byte, round int) (respons
 		responses = appendMember(responses, keys[i], a.Result)
 	}
 	return append(responses, '}'), nil
+}
+
+// isLiteral reports whether a question goes by the key that the backend has given it. That says not which question it is: so the first question with
+// a key has it, and a later one, or that of a later run, only if it is the same.
+func (x *exchange) isLiteral(ctx context.Context, key, question string) bool {
+	first, known := x.literal[key]
+	if !known {
+		stored, err := x.Remember(ctx, "input "+key, quoted(question))
+		if err != nil {
+			return false
+		}
+		if first, known = codec.Str(stored); !known {
+			return false
+		}
+		if x.literal == nil {
+			x.literal = make(map[string]string)
+		}
+		x.literal[key] = first
+	}
+	return first == question
 }
 
 // roots is the answer to a question for roots that the client does not get.

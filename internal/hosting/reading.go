@@ -185,6 +185,9 @@ func (i *Item) Meta() (m mcp.Meta) {
 // Backend is the name of its backend, as the configuration has it.
 func (i *Item) Backend() string { return i.backend.Name }
 
+// Kept reports whether calls of it go on when this process ends.
+func (i *Item) Kept() bool { return i.backend.Kept }
+
 // safe reports whether a call of a tool may run once more. name is the tool's own; in is nil where nothing is known of it.
 func (m *mounted) safe(own string, in *listing.Item) bool {
 	switch {

@@ -19,6 +19,7 @@ type Backend struct {
 	Key     string       // by which Backends know it
 	Digest  string       // another one is another server: nothing that is known of the one holds for the other
 	URL     bool         // it is reached over HTTP
+	Kept    bool         // its instances, and the calls that they work at, outlive this process
 	Options host.Options // with their defaults
 }
 

@@ -203,7 +203,7 @@ func TestFindCgroup(t *testing.T) {
 func TestParseStat(t *testing.T) {
 	t.Parallel()
 	const rest = " S 10 20 30 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 5 0 12345 1 1 1"
-	if p, ok := parseStat(7, []byte("7 (a ) b) (c)"+rest)); !ok || p != (procEntry{pid: 7, parent: 10, group: 20, session: 30, start: 12345}) {
+	if p, ok := parseStat(7, []byte("7 (a ) b) (c)"+rest)); !ok || p != (procEntry{pid: 7, parent: 10, group: 20, session: 30, start: 12345, pages: 1}) {
 		t.Errorf("%+v, %v", p, ok)
 	}
 	if p, ok := parseStat(7, []byte("7 (a) Z 10 20 30 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 12345 1")); !ok || !p.zombie {

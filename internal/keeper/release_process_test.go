@@ -64,12 +64,12 @@ func TestOtherReleases(t *testing.T) {
 		kind       kind
 		body, want string
 	}{
-		{77, `{"request":1}`, `refused {"frame":"frame 77","code":"unknown","why":"of version 2"}`},
+		{77, `{"request":1}`, `refused {"frame":"frame 77","code":"unknown","why":"of version 1"}`},
 		{kindList, `{"request":2,"colour":"red"}`, `refused {"request":2,"frame":"list","code":"unknown","why":"list: json: unknown field \"colour\""}`},
 		{kindStart, `{"request":3,"token":"t","spec":{"id":"a","command":["x"],"confine":{"seccomp":"try"}}}`, `refused {"request":3,"frame":"start","code":"unknown","why":"start: json: unknown field \"seccomp\""}`},
 		{kindStart, `{"request":4,"token":"t","spec":{"id":"a"}}`, `refused {"request":4,"frame":"start","code":"spec","why":"it has no command"}`},
 		{kindStop, `{"request":5,"handle":99}`, `refused {"request":5,"frame":"stop","code":"absent","why":"99"}`},
-		{kindWelcome, `{}`, `refused {"frame":"welcome","code":"unknown","why":"of version 2"}`},
+		{kindWelcome, `{}`, `refused {"frame":"welcome","code":"unknown","why":"of version 1"}`},
 		{kindList, `{"request":6}`, `listed {"request":6}`},
 	} {
 		s.say(t, row.kind, row.body)
@@ -87,7 +87,7 @@ func TestOtherReleases(t *testing.T) {
 		kind       kind
 		body, want string
 	}{
-		{kindHello, `{"oldest":3,"newest":4,"pid":1}`, `"code":"version","why":"this one speaks 1 to 2, the other 3 to 4"`},
+		{kindHello, `{"oldest":2,"newest":3,"pid":1}`, `"code":"version","why":"this one speaks 1 to 1, the other 2 to 3"`},
 		{kindList, `{"request":1}`, `"code":"unknown","why":"list came before hello"`},
 		{kindHello, `[]`, `"code":"unknown"`},
 		{kindAck, "short", "EOF"}, // before hello

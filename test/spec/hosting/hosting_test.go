@@ -1,0 +1,464 @@
+package hosting_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/troupe-run/troupe"
+	theirs "github.com/troupe-run/troupe/host"
+	"github.com/troupe-run/troupe/test/kit"
+	"github.com/troupe-run/troupe/test/spec/host"
+)
+
+// TestLooksLikeItsBackend has a server without items of its own be its one backend, for clients of both eras.
+func TestLooksLikeItsBackend(t *testing.T) {
+	kit.Bubble(t, func(t *testing.T) {
+		for _, modern := range []bool{false, true} {
+			s := &stranger{modern: modern, lists: map[string]string{"tools": `{"name":"echo","inputSchema":{"type":"object","x":1.0},"odd":[1],"execution":{"taskSupport":"optional"}}`}}
+			h := alone(t, s)
+			a := h.Unchecked().Post(host.Initialize("1", `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"kit","version":"1"}}`))
+			for _, want := range []string{`"serverInfo":` + strangerInfo, `"instructions":"be kind"`, `"tools":{"listChanged":true}`, `"subscribe":true`} {
+				host.Contains(t, "initialize", a.Body, want)
+			}
+			_, raw, _ := host.ToolsOf(t, h.Session())
+			host.Equal(t, "the tool", raw["echo"], `{"name":"echo","inputSchema":{"type":"object","x":1.0},"odd":[1]}`)
+			d, _ := h.Stateless(`{}`).Do("server/discover", `{}`)
+			for _, want := range []string{`"name":"stranger"`, `"instructions":"be kind"`} {
+				host.Contains(t, "server/discover", d.Body, want)
+			}
+		}
+	})
+}
+
+// TestNames offers the items of several backends beside those of the server, and calls each by its own name.
+func TestNames(t *testing.T) {
+	kit.Bubble(t, func(t *testing.T) {
+		says := func(who string) *stranger {
+			return &stranger{
+				lists: map[string]string{"tools": `{"name":"echo","inputSchema":{"type":"object"}},{"name":"secret","inputSchema":{"type":"object"}}`, "prompts": `{"name":"greet"}`, "resources": `{"uri":"x://both","name":"both"},{"uri":"x://` + who + `","name":"one"}`, "resourceTemplates": `{"uriTemplate":"` + who + `://{id}","name":"more"}`},
+				call: func(t *talk, m message) {
+					switch m.Method {
+					case "prompts/get":
+						t.result(m, `{"messages":[{"role":"user","content":{"type":"text","text":"`+who+" "+m.Params.Name+`"}}]}`)
+					case "resources/read":
+						t.result(m, `{"contents":[{"uri":"`+m.Params.URI+`","text":"`+who+`"}]}`)
+					case "completion/complete":
+						t.result(m, `{"completion":{"values":["`+who+`"]}}`)
+					default:
+						t.text(m, who+" "+m.Params.Name)
+					}
+				},
+			}
+		}
+		h := hosting(t, troupe.Options{Limits: troupe.Limits{PageSize: 2}}, nil, backend{"a", says("a"), theirs.Options{Tools: theirs.Tools{Deny: []string{"sec*"}}}}, backend{"b", says("b"), theirs.Options{}})
+		h.AddTool("own", 0, nil)
+		c := h.Session()
+		names, _, pages := host.ToolsOf(t, c)
+		if want := []string{"own", "a__echo", "b__echo", "b__secret"}; !slices.Equal(names, want) || pages != 2 {
+			t.Errorf("tools %q in %d pages, want %q", names, pages, want)
+		}
+		for call, want := range map[string]string{
+			host.Call("1", "a__echo", `{}`):                          `"text":"a echo"`,
+			host.Call("1", "b__secret", `{}`):                        `"text":"b secret"`,
+			host.Call("1", "a__secret", `{}`):                        `"message":"Unknown tool: a__secret"`,
+			host.Call("1", "c__echo", `{}`):                          `"message":"Unknown tool: c__echo"`,
+			host.Method("1", "prompts/get", `{"name":"b__greet"}`):   `"text":"b greet"`,
+			host.Method("1", "prompts/get", `{"name":"greet"}`):      `Unknown prompt`,
+			host.Method("1", "resources/read", `{"uri":"x://both"}`): `"text":"a"`,
+			host.Method("1", "resources/read", `{"uri":"x://b"}`):    `"text":"b"`,
+			host.Method("1", "resources/read", `{"uri":"b://7"}`):    `"text":"b"`,
+			host.Method("1", "resources/read", `{"uri":"y://7"}`):    `resource not found`,
+			host.Method("1", "completion/complete", `{"ref":{"type":"ref/prompt","name":"b__greet"},"argument":{"name":"x","value":""}}`):   `"values":["b"]`,
+			host.Method("1", "completion/complete", `{"ref":{"type":"ref/resource","uri":"a://{id}"},"argument":{"name":"id","value":""}}`): `"values":["a"]`,
+		} {
+			host.Contains(t, call, c.Post(call).Body, want)
+		}
+		m := h.Stateless(`{}`)
+		a, id := m.Tool("b__echo", `{}`)
+		host.Equal(t, "the result for a stateless client", m.Done(a, id), "b echo")
+		host.Contains(t, "the result for a stateless client", a.Body, `"io.modelcontextprotocol/serverInfo":{"name":"endpoint","version":"9"}`)
+	})
+}
+
+// TestVisible hides items of backends as those of the server.
+func TestVisible(t *testing.T) {
+	kit.Bubble(t, func(t *testing.T) {
+		s := &stranger{lists: map[string]string{"tools": `{"name":"seen","inputSchema":{"type":"object"}},{"name":"hidden","inputSchema":{"type":"object"},"_meta":{"level":9},"annotations":{"readOnlyHint":true}}`, "resources": `{"uri":"x://seen","name":"s"},{"uri":"x://hidden","name":"h"}`},
+			call: func(t *talk, m message) { t.text(m, m.Params.Name) }}
+		h := hosting(t, troupe.Options{}, &troupe.ServerOptions{Visible: func(_ troupe.Principal, i troupe.Item) bool {
+			if i.Name == "one__hidden" && (i.Annotations == nil || !i.Annotations.ReadOnlyHint || string(i.Meta["level"]) != "9") {
+				t.Errorf("Visible got %+v", i)
+			}
+			return !strings.Contains(i.Name, "hidden")
+		}}, backend{"one", s, theirs.Options{}})
+		c := h.Session()
+		if names, _, _ := host.ToolsOf(t, c); !slices.Equal(names, []string{"one__seen"}) {
+			t.Errorf("tools: %q", names)
+		}
+		host.Contains(t, "a hidden tool", c.Post(host.Call("1", "one__hidden", `{}`)).Body, "Unknown tool")
+		host.Contains(t, "a hidden resource", c.Post(host.Method("1", "resources/read", `{"uri":"x://hidden"}`)).Body, "resource not found")
+		host.Contains(t, "a resource that nobody lists", c.Post(host.Method("1", "resources/read", `{"uri":"x://other"}`)).Body, "resource not found")
+	})
+}
+
+// TestSaidInACall has what a backend says during a call come on the stream of that, before the answer.
+func TestSaidInACall(t *testing.T) {
+	kit.Bubble(t, func(t *testing.T) {
+		s := &stranger{call: func(t *talk, m message) {
+			t.say(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1,"total":2,"message":"half"}}`, m.Params.Meta.Token)
+			t.say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":{"x":1.0}}}`)
+			t.say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"debug","data":"not wanted"}}`)
+			t.text(m, "done")
+		}}
+		h := alone(t, s)
+		got := host.Payloads(h.Session().Post(host.CallWith("7", "echo", `{}`, `"mine"`)).All())
+		want := []string{
+			`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"mine","progress":1,"total":2,"message":"half"}}`,
+			`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":{"x":1.0}}}`,
+			`{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":"done"}]}}`,
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+		before, _ := h.Stateless(`{}`).Send("tools/call", `{"name":"echo","arguments":{}}`, `"progressToken":"mine","io.modelcontextprotocol/logLevel":"info"`)
+		if !slices.Equal(before, want[:2]) {
+			t.Errorf("stateless: %s", strings.Join(before, "\n"))
+		}
+	})
+}
+
+// TestRedact has log messages of backends pass through Options.Redact.
+func TestRedact(t *testing.T) {
+	kit.Bubble(t, func(t *testing.T) {
+		s := &stranger{call: func(t *talk, m message) {
+			t.say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","logger":"l","data":"secret"}}`)
+			t.say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"warning","data":"drop"}}`)
+			t.text(m, "done")
+		}}
+		h := hosting(t, troupe.Options{Redact: func(m *troupe.LogMessage) bool {
+			m.Data = "***"
+			return m.Level != "warning"
+		}}, nil, backend{"one", s, theirs.Options{Prefix: theirs.NoPrefix}})
+		got := host.Payloads(h.Session().Post(host.Call("1", "echo", `{}`)).All())
+		if len(got) != 2 || got[0] != `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","logger":"l","data":"***"}}` {
+			t.Errorf("%s", strings.Join(got, "\n"))
+		}
+	})
+}
+
+// TestQuestions asks clients of both eras what a backend of the older one asks.
+func TestQuestions(t *testing.T) {
+	kit.Bubble(t, func(t *testing.T) {
+		s := &stranger{call: func(t *talk, m message) {
+			var wait sync.WaitGroup
+			answers := make([]string, 2)
+			for i := range answers {
+				wait.Go(func() { answers[i] = t.elicits(fmt.Sprintf("question %d", i)) })
+			}
+			wait.Wait()
+			t.text(m, strings.Join(answers, " "))
+		}}
+		h := alone(t, s)
+		c := h.Session()
+		a := c.Post(host.Call("1", "echo", `{}`))
+		for range 2 {
+			q := host.NextQuestion(t, a)
+			host.Equal(t, "method", q.Method, "elicitation/create")
+			var asked struct{ Message string }
+			if err := json.Unmarshal(q.Params, &asked); err != nil {
+				t.Fatal(err)
+			}
+			host.Reply(c, q.ID, "result", fmt.Sprintf(`{"action":"accept","content":{"answer":%q}}`, asked.Message))
+		}
+		want := `{"action":"accept","content":{"answer":"question 0"}} {"action":"accept","content":{"answer":"question 1"}}`
+		host.Equal(t, "the answers of a session", host.Last(t, a), host.ToolText("1", want))
+
+		m := h.Stateless(host.EveryCapability)
+		first, id := m.Tool("echo", `{}`)
+		var r host.Required
+		if err := json.Unmarshal([]byte(first.Body), &r); err != nil || len(r.Result.InputRequests) != 2 {
+			t.Fatalf("the round of %s: %v %s", id, err, first.Body)
+		}
+		var given []string
+		for key, q := range r.Result.InputRequests {
+			var asked struct{ Message string }
+			if err := json.Unmarshal(q.Params, &asked); err != nil {
+				t.Fatal(err)
+			}
+			given = append(given, key, asked.Message)
+		}
+		second, id := m.Tool("echo", `{}`, host.Given(given...), fmt.Sprintf(`"requestState":%q`, r.Result.RequestState))
+		host.Equal(t, "the answers of a stateless client", m.Done(second, id), want)
+	})
+}
+
+// TestQuestionsOfTheNewerEra asks clients of both eras what a backend of the newer one needs.
+func TestQuestionsOfTheNewerEra(t *testing.T) {
+	kit.Bubble(t, func(t *testing.T) {
+		s := &stranger{modern: true, call: func(t *talk, m message) {
+			if m.Params.State != "mine" {
+				t.result(m, `{"resultType":"input_required","requestState":"mine","inputRequests":{"user_name":{"method":"elicitation/create","params":{"mode":"form","message":"who?","requestedSchema":{"type":"object","properties":{"answer":{"type":"string"}}}}}}}`)
+				return
+			}
+			t.result(m, fmt.Sprintf(`{"resultType":"complete","content":[{"type":"text","text":%q}]}`, m.Params.Responses))
+		}}
+		h := alone(t, s)
+		c := h.Session()
+		a := c.Post(host.Call("1", "echo", `{}`))
+		host.Reply(c, host.NextQuestion(t, a).ID, "result", `{"action":"accept","content":{"answer":"me"}}`)
+		want := `{"user_name":{"action":"accept","content":{"answer":"me"}}}`
+		host.Equal(t, "a session", host.Last(t, a), host.ToolText("1", want))
+
+		m := h.Stateless(host.EveryCapability)
+		first, id := m.Tool("echo", `{}`)
+		state := m.Parked(first, id, "user_name")
+		if strings.Contains(state, "mine") {
+			t.Error("the client carries the state of the backend")
+		}
+		second, id := m.Tool("echo", `{}`, host.Given("user_name", "me"), state)
+		host.Equal(t, "a stateless client", m.Done(second, id), want)
+	})
+}
+
+// TestCancelled has the backend hear that its call is given up.
+func TestCancelled(t *testing.T) {
+	kit.Bubble(t, func(t *testing.T) {
+		heard := make(chan string, 1)
+		began := make(chan struct{}, 1)
+		s := &stranger{
+			call: func(t *talk, _ message) { began <- struct{}{}; <-t.ctx.Done() },
+			heard: func(_ *talk, method string) {
+				if method == "notifications/cancelled" {
+					heard <- method
+				}
+			},
+		}
+		c := alone(t, s).Session()
+		answer := c.PostLater(host.Call("1", "echo", `{}`))
+		<-began
+		c.Post(host.Cancel("1"))
+		<-heard
+		(<-answer).Close()
+	})
+}
+
+// TestErrorsOfBackends reach clients with their code, message and data, and why a backend has not answered at all does, too.
+func TestErrorsOfBackends(t *testing.T) {
+	kit.Bubble(t, func(t *testing.T) {
+		s := &stranger{call: func(t *talk, m message) {
+			t.say(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32099,"message":"no","data":{"x":[1.0]}}}`, m.ID)
+		}}
+		host.Equal(t, "an error", alone(t, s).Session().Post(host.Call("1", "echo", `{}`)).Body, host.Fault("1", -32099, "no", `{"x":[1.0]}`))
+	})
+}
+
+// TestListsChange tells clients once when the list of a backend changes.
+func TestListsChange(t *testing.T) {
+	kit.Bubble(t, func(t *testing.T) {
+		var last *talk
+		var mu sync.Mutex
+		s := &stranger{call: func(t *talk, m message) {
+			mu.Lock()
+			last = t
+			mu.Unlock()
+			t.text(m, "done")
+		}}
+		h := alone(t, s)
+		c := h.Session()
+		c.Post(host.Call("1", "echo", `{}`))
+		stream := c.Get("")
+		events := host.Reading(stream)
+		time.Sleep(10 * time.Second)
+		list := `{"name":"other","inputSchema":{"type":"object"}}`
+		s.tools.Store(&list)
+		mu.Lock()
+		last.say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+		mu.Unlock()
+		time.Sleep(10 * time.Second)
+		if names, _, _ := host.ToolsOf(t, c); !slices.Equal(names, []string{"other"}) {
+			t.Errorf("tools: %q", names)
+		}
+		stream.Close()
+		told := 0
+		for _, e := range events() {
+			if strings.Contains(e, "tools/list_changed") {
+				told++
+			}
+		}
+		if told != 1 {
+			t.Errorf("the client was told %d times", told)
+		}
+	})
+}
+
+// TestSubscriptions passes subscriptions on, and updates to the session whose instance says them.
+func TestSubscriptions(t *testing.T) {
+	kit.Bubble(t, func(t *testing.T) {
+		subscribed := make(chan *talk, 2)
+		s := &stranger{lists: map[string]string{"resources": `{"uri":"x://1","name":"one"}`}}
+		s.wanted = func(t *talk, m message) bool {
+			if m.Method == "resources/subscribe" {
+				subscribed <- t
+			}
+			return false
+		}
+		h := alone(t, s)
+		one, other := h.Session(), h.Session()
+		streams := []func() []string{}
+		var open []*kit.Answer
+		var talks []*talk
+		for _, c := range []*kit.Client{one, other} {
+			a := c.Get("")
+			open, streams = append(open, a), append(streams, host.Reading(a))
+			if got := c.Post(host.Method("1", "resources/subscribe", `{"uri":"x://1"}`)).Body; !strings.Contains(got, `"result":{}`) {
+				t.Fatal(got)
+			}
+			talks = append(talks, <-subscribed)
+		}
+		if talks[0] == talks[1] {
+			t.Fatal("two sessions share an instance")
+		}
+		talks[0].say(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x://1"}}`)
+		time.Sleep(time.Second)
+		for i, want := range []int{1, 0} {
+			open[i].Close()
+			got := 0
+			for _, e := range streams[i]() {
+				if e == host.UpdateNote("x://1") {
+					got++
+				}
+			}
+			if got != want {
+				t.Errorf("session %d got %d updates, want %d", i, got, want)
+			}
+		}
+	})
+}
+
+// TestFirstStart holds initialize for five seconds at most until the backend has said what it is.
+func TestFirstStart(t *testing.T) {
+	kit.Bubble(t, func(t *testing.T) {
+		for _, tt := range []struct{ start, want time.Duration }{{3 * time.Second, 3 * time.Second}, {time.Minute, 5 * time.Second}} {
+			s := &stranger{}
+			s.wanted = func(t *talk, m message) bool {
+				if m.Method == "server/discover" {
+					select {
+					case <-time.After(tt.start):
+					case <-t.ctx.Done():
+					}
+				}
+				return false
+			}
+			h := alone(t, s)
+			began := time.Now()
+			h.Session()
+			if took := time.Since(began); took < tt.want || took > tt.want+time.Second {
+				t.Errorf("a backend that starts in %v holds initialize for %v", tt.start, took)
+			}
+		}
+	})
+}
+
+// TestSessionEnds ends the instance of a session with it.
+func TestSessionEnds(t *testing.T) {
+	kit.Bubble(t, func(t *testing.T) {
+		ended := make(chan struct{}, 8)
+		s := &stranger{call: func(t *talk, m message) {
+			go func() { <-t.ctx.Done(); ended <- struct{}{} }()
+			t.text(m, "done")
+		}}
+		c := alone(t, s).Session()
+		c.Post(host.Call("1", "echo", `{}`))
+		c.Do("DELETE", "")
+		select {
+		case <-ended:
+		case <-time.After(time.Minute):
+			t.Error("the instance goes on")
+		}
+	})
+}
+
+// TestChangingBackends adds, replaces and removes backends of a server that is mounted.
+func TestChangingBackends(t *testing.T) {
+	kit.Bubble(t, func(t *testing.T) {
+		says := func(who string) *stranger { return &stranger{call: func(t *talk, m message) { t.text(m, who) }} }
+		h := hosting(t, troupe.Options{}, nil)
+		c := h.Session()
+		tools := func(want ...string) {
+			t.Helper()
+			if names, _, _ := host.ToolsOf(t, c); !slices.Equal(names, want) {
+				t.Errorf("tools %q, want %q", names, want)
+			}
+		}
+		tools()
+		troupe.AddBackend(h.Server, "a", theirs.Serve("a", says("a").serve), theirs.Options{})
+		tools("a__echo")
+		host.Contains(t, "a call", c.Post(host.Call("1", "a__echo", `{}`)).Body, `"text":"a"`)
+		if err := troupe.TryAddBackend(h.Server, "a", theirs.Serve("b", says("b").serve), theirs.Options{}); err == nil {
+			t.Error("a name was taken twice")
+		}
+		if err := h.Server.SetBackends([]troupe.Backend{{Name: "b", Target: theirs.Serve("b", says("b").serve)}, {Name: "a", Target: theirs.Serve("a", says("a").serve), Options: theirs.Options{Prefix: "x."}}}); err != nil {
+			t.Fatal(err)
+		}
+		tools("b__echo", "x.echo")
+		h.Server.RemoveBackends("a", "c")
+		tools("b__echo")
+		for _, wrong := range [][]troupe.Backend{
+			{{Name: "no name", Target: theirs.Command("x")}}, {{Name: "a"}}, {{Name: "a", Target: theirs.Command("x")}, {Name: "a", Target: theirs.Command("x")}},
+			{{Name: "a", Target: theirs.Command("x"), Options: theirs.Options{Prefix: "p"}}, {Name: "b", Target: theirs.Command("x"), Options: theirs.Options{Prefix: "pp"}}},
+			{{Name: "a", Target: theirs.Command("x"), Options: theirs.Options{EnvFile: "/does/not/exist"}}},
+		} {
+			if h.Server.SetBackends(wrong) == nil {
+				t.Errorf("%v passed", wrong)
+			}
+		}
+		tools("b__echo")
+	})
+}
+
+// TestApart has 50 sessions ask, cancel, log and answer at once, with the same ids and tokens: nobody gets what is another's.
+func TestApart(t *testing.T) {
+	kit.Bubble(t, func(t *testing.T) {
+		s := &stranger{call: func(t *talk, m message) {
+			var in struct{ Who string }
+			_ = json.Unmarshal(m.Params.Arguments, &in)
+			t.say(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1,"message":%q}}`, m.Params.Meta.Token, in.Who)
+			t.say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":%q}}`, in.Who)
+			t.text(m, t.elicits(in.Who))
+		}}
+		o := host.Unhurried
+		o.Authenticate = host.User
+		h := hosting(t, o, nil, backend{"one", s, theirs.Options{Prefix: theirs.NoPrefix}})
+		var all sync.WaitGroup
+		for i := range 50 {
+			all.Go(func() {
+				who := fmt.Sprintf("user %d", i)
+				c := host.As(h.Unchecked(), fmt.Sprintf("u%d", i)).Initialize(host.EveryCapability)
+				a := c.Post(host.CallWith("1", "echo", fmt.Sprintf(`{"who":%q}`, who), `"token"`))
+				for range 2 {
+					e, ok := a.Next()
+					for ok && e.Data == "" {
+						e, ok = a.Next()
+					}
+					if !strings.Contains(e.Data, fmt.Sprintf("%q", who)) {
+						t.Errorf("%s got %s", who, e.Data)
+					}
+				}
+				q := host.NextQuestion(t, a)
+				if !strings.Contains(string(q.Params), fmt.Sprintf("%q", who)) {
+					t.Errorf("%s was asked %s", who, q.Params)
+				}
+				host.Reply(c, q.ID, "result", fmt.Sprintf(`{"action":"accept","content":{"answer":%q}}`, who))
+				host.Equal(t, who, host.Last(t, a), host.ToolText("1", fmt.Sprintf(`{"action":"accept","content":{"answer":%q}}`, who)))
+			})
+		}
+		all.Wait()
+		synctest.Wait()
+	})
+}
