@@ -202,8 +202,11 @@ func (s *storedCatalogue) settled() (*upstream.Settled, error) {
 	return &read.Settled, nil
 }
 
+// A lister asks an instance what it lists.
+type lister struct{ *instance }
+
 // listAll asks the instance for all its lists, and remembers them.
-func (in *instance) listAll() {
+func (in lister) listAll() {
 	for of := range in.stale {
 		in.stale[of].Store(true)
 	}
@@ -219,7 +222,7 @@ var methods = [...]struct{ method, capability string }{
 }
 
 // listStale asks the instance for the lists that it says have changed. A list that it cannot show stays as it was known.
-func (in *instance) listStale() {
+func (in lister) listStale() {
 	settled := in.conn.Settled()
 	was, _ := in.b.catalogues.find(in.kind, in.holder())
 	var items [4][][]byte
@@ -250,7 +253,7 @@ func (in *instance) listStale() {
 	is := newCatalogue(settled, items)
 	before := in.b.catalogues.note(in.kind, in.holder(), is)
 	if changed := is.differing(before); len(changed) > 0 || before == nil {
-		in.b.catalogueChanged(in, changed)
+		in.b.catalogueChanged(in.instance, changed)
 	}
 }
 

@@ -33,7 +33,7 @@ func (e *Event) Answer(ctx context.Context, result []byte) error {
 	if err != nil {
 		return err
 	}
-	defer e.in.forgetQuestion(e.id)
+	defer estate{e.in}.forgetQuestion(e.id)
 	return conn.Answer(ctx, e.id, result)
 }
 
@@ -43,7 +43,7 @@ func (e *Event) Refuse(ctx context.Context, refusal *mcp.Error) error {
 	if err != nil {
 		return err
 	}
-	defer e.in.forgetQuestion(e.id)
+	defer estate{e.in}.forgetQuestion(e.id)
 	return conn.Refuse(ctx, e.id, refusal)
 }
 

@@ -208,7 +208,7 @@ func (in *instance) opened(ctx context.Context) (*upstream.Conn, error) {
 
 // ask has the instance answer a request.
 func (in *instance) ask(ctx context.Context, q *Request, asks bool, late func()) (upstream.Response, error) {
-	r := &running{q: q, asks: asks, kept: in.keepCall(q, asks)}
+	r := &running{q: q, asks: asks, kept: estate{in}.keepCall(q, asks)}
 	if in.Post(&callBegan{r}) != nil {
 		return upstream.Response{}, &upstream.Failure{Why: upstream.ReasonEnded, Outcome: upstream.NotRun, Text: "the backend has ended"}
 	}

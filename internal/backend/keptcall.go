@@ -26,7 +26,7 @@ const (
 
 // keptCall is a call that outlives this process, if its instance has a keeper. The methods of nil do nothing.
 type keptCall struct {
-	in   *instance
+	in   estate
 	key  string
 	call rememberedCall
 	mu   sync.Mutex // guards the rest
@@ -55,8 +55,11 @@ type rememberedQuestion struct {
 	Call   string `json:"call,omitempty"`
 }
 
+// An estate is what an instance would leave to the next process, as far as its keeper remembers it.
+type estate struct{ *instance }
+
 // keepCall returns what the keeper is to know of a call, nil if that is nothing.
-func (in *instance) keepCall(q *Request, asks bool) *keptCall {
+func (in estate) keepCall(q *Request, asks bool) *keptCall {
 	if q.Key == "" || in.proc.Load() == nil {
 		return nil
 	}
@@ -132,20 +135,20 @@ func (k *keptCall) forget() {
 }
 
 // keepQuestion has the keeper remember a question until it is answered.
-func (in *instance) keepQuestion(e *upstream.Event, call string) {
+func (in estate) keepQuestion(e *upstream.Event, call string) {
 	if e.ID != nil && in.proc.Load() != nil {
 		in.remember(askPrefix+string(e.ID), rememberedQuestion{e.Method, e.Params, call})
 	}
 }
 
-func (in *instance) forgetQuestion(id []byte) {
+func (in estate) forgetQuestion(id []byte) {
 	if in.proc.Load() != nil {
 		in.remember(askPrefix+string(id), nil)
 	}
 }
 
 // remember has the keeper remember a value by a name, or forget it if that is nil. What is too large, or too much, is lost with this process.
-func (in *instance) remember(name string, value any) {
+func (in estate) remember(name string, value any) {
 	p := in.proc.Load()
 	if p == nil {
 		return

@@ -54,8 +54,8 @@ func (l *leftCalls) add(of *leftCall) {
 }
 
 // newLeftCall returns a call that a keeper remembers.
-func (in *instance) newLeftCall(key string, call rememberedCall) *leftCall {
-	c := &leftCall{in: in, key: key, over: make(chan struct{})}
+func (in estate) newLeftCall(key string, call rememberedCall) *leftCall {
+	c := &leftCall{in: in.instance, key: key, over: make(chan struct{})}
 	c.running = &running{asks: call.Asks, q: &Request{Method: call.Method, Key: key, Asks: true, Event: c.hear, Progress: c.progress}, kept: &keptCall{in: in, key: key, call: call, told: true}}
 	return c
 }
@@ -136,7 +136,7 @@ func (c *leftCall) join(ctx context.Context, q *Request) (upstream.Response, err
 }
 
 // leftOf reads what a keeper remembers of the calls and questions of an instance.
-func (in *instance) leftOf(texts map[string][]byte, state *upstream.State) (calls []*leftCall, asked []rememberedAsk) {
+func (in estate) leftOf(texts map[string][]byte, state *upstream.State) (calls []*leftCall, asked []rememberedAsk) {
 	for name, text := range texts {
 		if key, ok := strings.CutPrefix(name, callPrefix); ok {
 			var call rememberedCall
@@ -174,7 +174,7 @@ type rememberedAsk struct {
 }
 
 // goOn takes up the calls and the questions that an earlier process has left. The instance is known to the pool.
-func (in *instance) goOn(calls []*leftCall, asked []rememberedAsk) {
+func (in estate) goOn(calls []*leftCall, asked []rememberedAsk) {
 	byKey := make(map[string]*leftCall)
 	for _, c := range calls {
 		byKey[c.key] = c
@@ -189,7 +189,7 @@ func (in *instance) goOn(calls []*leftCall, asked []rememberedAsk) {
 		default:
 		}
 		_ = in.Post(&callBegan{c.running})
-		l := &lease{in: in, want: pool.Want{ID: pool.WantID(in.b.wants.Add(1)), Kind: in.kind, Holder: in.holder(), Principal: in.principal, Askable: c.running.asks}}
+		l := &lease{in: in.instance, want: pool.Want{ID: pool.WantID(in.b.wants.Add(1)), Kind: in.kind, Holder: in.holder(), Principal: in.principal, Askable: c.running.asks}}
 		in.b.tell(&taken{l})
 		c.await(l)
 	}

@@ -22,8 +22,11 @@ const (
 	relistEvery = time.Second
 )
 
+// A lifetime opens an instance, and ends it.
+type lifetime struct{ *instance }
+
 // live is the life of an instance: it opens it, tells the pool, asks for its lists, and ends it.
-func (in *instance) live() {
+func (in lifetime) live() {
 	err := in.open()
 	close(in.ready)
 	if err != nil {
@@ -31,19 +34,19 @@ func (in *instance) live() {
 		in.leave(err, false)
 		return
 	}
-	in.b.tell(&isReady{in})
+	in.b.tell(&isReady{in.instance})
 	in.serve()
 }
 
 // serve goes on with an instance that is open, until it ends or is ended.
-func (in *instance) serve() {
-	in.listAll()
+func (in lifetime) serve() {
+	lister{in.instance}.listAll()
 	close(in.lists)
 	for err := error(nil); err == nil; {
 		select {
 		case <-in.wake:
 			if in.pause(relistEvery) {
-				in.listStale()
+				lister{in.instance}.listStale()
 			}
 		case err = <-in.over:
 		case <-in.life.Done():
@@ -56,22 +59,22 @@ func (in *instance) serve() {
 }
 
 // leave ends the instance, notes how it ended, and tells the pool.
-func (in *instance) leave(why error, began bool) {
+func (in lifetime) leave(why error, began bool) {
 	in.Stop()
 	if began && in.life.Err() == nil {
-		in.b.tell(&hasBroken{in, in.of.mask(why.Error())})
+		in.b.tell(&hasBroken{in.instance, in.of.mask(why.Error())})
 	}
 	in.words = in.of.mask(in.close(why))
 	if began {
-		in.b.tell(&hasEnded{in, in.words, pool.Reason(reasonOf(why))})
+		in.b.tell(&hasEnded{in.instance, in.words, pool.Reason(reasonOf(why))})
 	} else {
-		in.b.tell(&didNotStart{in, in.words})
+		in.b.tell(&didNotStart{in.instance, in.words})
 	}
 	close(in.gone)
 }
 
 // pause waits, and reports whether the instance is still to live.
-func (in *instance) pause(d time.Duration) bool { return !in.b.waits(in.life.Done(), d) }
+func (in lifetime) pause(d time.Duration) bool { return !in.b.waits(in.life.Done(), d) }
 
 // waits waits until a channel is closed, and reports whether that was before a time was over.
 func (b *Backends) waits(c <-chan struct{}, most time.Duration) bool {
@@ -86,7 +89,7 @@ func (b *Backends) waits(c <-chan struct{}, most time.Duration) bool {
 }
 
 // open starts what the instance is, and agrees with it on a revision.
-func (in *instance) open() error {
+func (in lifetime) open() error {
 	ctx, cancel := in.life, context.CancelFunc(func() {})
 	if most := in.of.Options.Pool.StartTimeout; most > 0 {
 		ctx, cancel = context.WithTimeout(ctx, most)
@@ -110,18 +113,18 @@ func (in *instance) open() error {
 		return err
 	}
 	in.conn = conn
-	in.b.settings.restore(ctx, in)
-	in.leaveStanding()
+	in.b.settings.restore(ctx, in.instance)
+	estate{in.instance}.leaveStanding()
 	return nil
 }
 
 // options say how the instance is spoken to.
-func (in *instance) options() upstream.Options {
+func (in lifetime) options() upstream.Options {
 	want, capabilities := told(in.kind)
 	o := upstream.Options{
 		ClientInfo: in.b.c.Info, Capabilities: capabilities, Want: want, Standalone: true, Clock: in.b.c.Clock,
 		Event: func(e upstream.Event) {
-			in.keepQuestion(&e, "")
+			estate{in.instance}.keepQuestion(&e, "")
 			if in.Post(&heard{e}) != nil {
 				unheard := in.eventOf(e)
 				unheard.refuseUnheard()
@@ -143,7 +146,7 @@ func (in *instance) options() upstream.Options {
 	return o
 }
 
-func (in *instance) http(url string) upstream.HTTPOptions {
+func (in lifetime) http(url string) upstream.HTTPOptions {
 	h := upstream.HTTPOptions{URL: url, Client: in.b.c.HTTP, Clock: in.b.c.Clock}
 	for name, value := range in.of.Options.Headers {
 		if h.Header == nil {
@@ -155,7 +158,7 @@ func (in *instance) http(url string) upstream.HTTPOptions {
 }
 
 // begin starts a process, or a server in this one, and returns the link to it. One that was begun before is ended first.
-func (in *instance) begin(ctx context.Context) (upstream.Link, error) {
+func (in lifetime) begin(ctx context.Context) (upstream.Link, error) {
 	in.end(restarted)
 	if _, serve, ok := in.of.Target.Serve(); ok {
 		return in.beginHere(serve), nil
@@ -166,7 +169,7 @@ func (in *instance) begin(ctx context.Context) (upstream.Link, error) {
 	}
 	id := in.b.newProcessID()
 	in.b.stderr.watch(id, &in.of)
-	p, err := client.Start(ctx, in.of.spec(in.b.c.Lookup, id, in.note(), in.b.c.Dir))
+	p, err := client.Start(ctx, in.of.spec(in.b.c.Lookup, id, estate{in.instance}.note(), in.b.c.Dir))
 	if err != nil {
 		in.b.stderr.forget(id)
 		return nil, err
@@ -179,7 +182,7 @@ func (in *instance) begin(ctx context.Context) (upstream.Link, error) {
 }
 
 // beginHere starts a server in this process.
-func (in *instance) beginHere(serve func(context.Context, io.Reader, io.Writer) error) upstream.Link {
+func (in lifetime) beginHere(serve func(context.Context, io.Reader, io.Writer) error) upstream.Link {
 	fromUs, toIt := io.Pipe()
 	fromIt, toUs := io.Pipe()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(in.life))
@@ -212,7 +215,7 @@ func orEOF(err error) error {
 }
 
 // close ends the instance, or leaves it to the next process, and says how it ended.
-func (in *instance) close(why error) (detail string) {
+func (in lifetime) close(why error) (detail string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(in.life), farewell)
 	defer cancel()
 	if errors.Is(why, errKept) {
@@ -241,7 +244,7 @@ func (in *instance) close(why error) (detail string) {
 }
 
 // end ends what the link of the instance leads to, all that it has started included, and says how.
-func (in *instance) end(why string) string {
+func (in lifetime) end(why string) string {
 	if in.link != nil {
 		in.link()
 		in.link = nil

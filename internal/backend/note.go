@@ -32,13 +32,13 @@ type standing struct {
 const standingName = "standing"
 
 // note returns the note of the instance.
-func (in *instance) note() string {
+func (in estate) note() string {
 	data, _ := json.Marshal(note{in.kind.Backend, in.kind.Digest, in.kind.Client}) // of texts
 	return string(data)
 }
 
 // leaveStanding tells the keeper what the next process needs to go on with the instance.
-func (in *instance) leaveStanding() {
+func (in estate) leaveStanding() {
 	if in.proc.Load() == nil {
 		return
 	}
@@ -128,27 +128,27 @@ func (b *Backends) adoptOne(ctx context.Context, client *keeper.Client, kept kee
 	in.served.Store(s.Served)
 	in.proc.Store(p)
 	in.setHolder(s.Holder)
-	calls, asked := in.leftOf(texts, state)
+	calls, asked := estate{in}.leftOf(texts, state)
 	b.stderr.watch(p.ID(), &in.of)
-	conn, err := upstream.Resume(ctx, upstream.NewLines(newPipe(p, 0)), state, in.options(), func(p upstream.Pending) upstream.Request {
+	conn, err := upstream.Resume(ctx, upstream.NewLines(newPipe(p, 0)), state, lifetime{in}.options(), func(p upstream.Pending) upstream.Request {
 		i := slices.IndexFunc(calls, func(c *leftCall) bool { return c.running.kept.call.ID == p.ID })
 		return calls[i].request()
 	})
 	if err != nil {
-		in.end("left")
+		lifetime{in}.end("left")
 		return err
 	}
 	in.conn = conn
 	close(in.ready)
-	in.leaveStanding() // with the epoch of this process
+	estate{in}.leaveStanding() // with the epoch of this process
 	adopted := &isAdopted{in: in, holder: s.Holder}
 	adopted.Init()
 	if b.pool.Post(adopted) != nil {
-		in.end("left")
+		lifetime{in}.end("left")
 		return errHasEnded
 	}
 	adopted.Wait()
-	in.goOn(calls, asked)
-	b.lives.Go(in.serve)
+	estate{in}.goOn(calls, asked)
+	b.lives.Go(lifetime{in}.serve)
 	return nil
 }

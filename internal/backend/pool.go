@@ -273,7 +273,7 @@ func (a *poolActor) start(e *pool.Start) {
 	in.id = e.Instance
 	in.setHolder(e.Holder)
 	a.instances[e.Instance] = in
-	a.b.lives.Go(in.live)
+	a.b.lives.Go(lifetime{in}.live)
 }
 
 // give lends an instance to the call that wanted one.
@@ -357,7 +357,7 @@ func (b *Backends) lend(ctx context.Context, of *Backend, c *Caller, q *Request)
 			return nil, err
 		}
 		if l.noteIt {
-			l.in.leaveStanding()
+			estate{l.in}.leaveStanding()
 		}
 		return l, nil
 	case <-ctx.Done():

@@ -51,10 +51,9 @@ type Client struct {
 	stop    context.CancelFunc // ends what run waits for
 	after   func()             // what Close waits for
 
-	mu        sync.Mutex
-	about     welcome
-	wire      *wire  // of the connection, nil between two
-	frames    []byte // what the keeper is to be told beside lines
+	mu    sync.Mutex
+	about welcome
+	outbox
 	last      uint64 // the number of the newest request
 	requests  map[uint64]*request
 	processes map[uint64]*Process          // by handle
@@ -266,24 +265,6 @@ func (c *Client) newWire(conn net.Conn) *wire {
 	return w
 }
 
-// control tells the keeper something, if there is a connection. The caller holds c.mu.
-func (c *Client) control(k kind, v any) {
-	frames, err := appendControl(c.frames, k, v)
-	if err != nil || c.wire == nil {
-		return // what is too long was refused before; what is asked for without a connection is asked for with the next
-	}
-	c.frames = frames
-	c.wire.now()
-}
-
-// remember tells the keeper a text of a process, if there is a connection. The caller holds c.mu.
-func (c *Client) remember(handle uint64, name string, text []byte) {
-	if c.wire != nil {
-		c.frames = appendText(c.frames, kindRemember, handle, name, text)
-		c.wire.now()
-	}
-}
-
 // recall returns what the keeper has told that is remembered of a process, once. The caller holds c.mu.
 func (c *Client) recall(handle uint64) map[string][]byte {
 	texts := c.recalled[handle]
@@ -433,30 +414,6 @@ func (c *Client) gather(w *wire, b *batch) {
 	if len(c.ready) == 0 {
 		c.ready = nil
 	}
-}
-
-// offer says that a process may have something for the keeper: now, or when there is more. The caller holds c.mu.
-func (c *Client) offer(p *Process, now bool) {
-	if !c.enqueue(p) {
-		return
-	}
-	if now {
-		c.wire.now()
-	} else {
-		c.wire.soon()
-	}
-}
-
-// enqueue has what a process has for the keeper gathered the next time. It reports whether there is a connection for it.
-func (c *Client) enqueue(p *Process) bool {
-	if !p.attached || c.wire == nil {
-		return false
-	}
-	if !p.queued {
-		p.queued = true
-		c.ready = append(c.ready, p)
-	}
-	return true
 }
 
 // fail ends all that waits: nothing follows.

@@ -9,9 +9,6 @@ import (
 	"time"
 )
 
-// ErrRuns reports that a keeper serves that socket already.
-var ErrRuns = errors.New("keeper: another one serves the socket")
-
 const joinTries = 3 // how often another keeper may come and go meanwhile
 
 // Join connects to the keeper that serves [Options.Socket], whoever has started it: an earlier process, or a service manager. Where there is none, what a killed one has left is ended ([Sweep]), and one is started

@@ -151,6 +151,9 @@ var (
 	// ErrUnknown reports that the keeper does not know a frame or a member of one: it is of another release. Nothing was done.
 	ErrUnknown = errors.New("keeper: not known to the other release")
 
+	// ErrRuns reports that a keeper serves that socket already.
+	ErrRuns = errors.New("keeper: another one serves the socket")
+
 	// ErrReplaced reports that another process has taken over the keeper. The processes live on, and are that one's.
 	ErrReplaced = errors.New("keeper: another process has taken over")
 )

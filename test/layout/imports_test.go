@@ -34,6 +34,8 @@ var layers = []layer{
 	{"internal/admin", []string{"operator"}, nil, "a socket carries what an operator is told, and knows nothing of who tells it"},
 	{"host", []string{"mcp", "internal/keeper"}, nil, "what is said of a server of others is known without whoever runs it; a program becomes a keeper by it"},
 	{"internal/backend/naming", nil, nil, "what items are called depends on names alone"},
+	{"internal/backend/pool", nil, nil, "a state machine decides from its arguments alone"},
+	{"internal/backend", []string{"codec", "mcp", "host", "internal/guard", "internal/keeper", "internal/kernel", "internal/quota", "internal/upstream"}, nil, "instances are run without knowing whose calls they serve"},
 	{"internal/hostfile", []string{"host", "mcp", "internal/backend/naming", "internal/configfile"}, nil, "what a file says is read without whoever runs it"},
 	{"internal/client", []string{"mcp", "internal/eventstream"}, nil, "a client knows a server by what comes over the wire"},
 	{"internal/upstream", []string{"mcp", "codec", "internal/eventstream", "internal/protocol"}, nil, "a client half knows a server by what comes over the wire, and nobody whom it serves"},

@@ -1,0 +1,50 @@
+package keeper
+
+// An outbox is what a client has for its keeper. The client's mutex guards it.
+type outbox struct {
+	wire   *wire      // of the connection, nil between two
+	frames []byte     // what the keeper is to be told beside lines
+	ready  []*Process // that may have something for it
+}
+
+// control tells the keeper something, if there is a connection. The caller holds the mutex of the client.
+func (q *outbox) control(k kind, v any) {
+	frames, err := appendControl(q.frames, k, v)
+	if err != nil || q.wire == nil {
+		return // what is too long was refused before; what is asked for without a connection is asked for with the next
+	}
+	q.frames = frames
+	q.wire.now()
+}
+
+// remember tells the keeper a text of a process, if there is a connection. The caller holds the mutex of the client.
+func (q *outbox) remember(handle uint64, name string, text []byte) {
+	if q.wire != nil {
+		q.frames = appendText(q.frames, kindRemember, handle, name, text)
+		q.wire.now()
+	}
+}
+
+// offer says that a process may have something for the keeper: now, or when there is more. The caller holds the mutex of the client.
+func (q *outbox) offer(p *Process, now bool) {
+	if !q.enqueue(p) {
+		return
+	}
+	if now {
+		q.wire.now()
+	} else {
+		q.wire.soon()
+	}
+}
+
+// enqueue has what a process has for the keeper gathered the next time. It reports whether there is a connection for it.
+func (q *outbox) enqueue(p *Process) bool {
+	if !p.attached || q.wire == nil {
+		return false
+	}
+	if !p.queued {
+		p.queued = true
+		q.ready = append(q.ready, p)
+	}
+	return true
+}
