@@ -266,7 +266,7 @@ func (in *instance) lastWords(f *upstream.Failure) string {
 	if f == nil || f.Why != upstream.ReasonEnded {
 		return ""
 	}
-	if !in.b.waits(in.gone, wordsWait) {
+	if !waits(in.b.c.Clock, in.gone, wordsWait) {
 		return ""
 	}
 	return in.words

@@ -82,7 +82,7 @@ func (s *Server) Call(ctx context.Context, q *Request) ([]byte, error) {
 		x.flush(ctx)
 		switch {
 		case err != nil:
-			return nil, s.failed(ctx, err)
+			return nil, failed(ctx, err)
 		case r.Kind == upstream.Refused:
 			return nil, errorOf(&r)
 		case r.Kind == upstream.Complete:
@@ -131,7 +131,7 @@ func (s *Server) ask(ctx context.Context, x *exchange, out Asked) (upstream.Resp
 }
 
 // failed is the error of a call that its backend has not answered.
-func (s *Server) failed(ctx context.Context, err error) error {
+func failed(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
