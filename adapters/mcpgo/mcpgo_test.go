@@ -16,10 +16,12 @@ import (
 // newServer is a server of mcp-go with a tool that asks its client, and one that panics.
 func newServer() *server.MCPServer {
 	s := server.NewMCPServer("greeter", "1.0.0", server.WithElicitation())
-	s.AddTool(mcp.NewTool("greet", mcp.WithDescription("Greets whoever calls.")), func(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		progress := map[string]any{"progressToken": 1, "progress": 1}
-		if err := s.SendNotificationToClient(ctx, "notifications/progress", progress); err != nil {
-			return nil, err
+	s.AddTool(mcp.NewTool("greet", mcp.WithDescription("Greets whoever calls.")), func(ctx context.Context, r mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		if r.Params.Meta != nil && r.Params.Meta.ProgressToken != nil {
+			progress := map[string]any{"progressToken": r.Params.Meta.ProgressToken, "progress": 1}
+			if err := s.SendNotificationToClient(ctx, "notifications/progress", progress); err != nil {
+				return nil, err
+			}
 		}
 		answer, err := s.RequestElicitation(ctx, mcp.ElicitationRequest{Params: mcp.ElicitationParams{Message: "Who are you?", RequestedSchema: map[string]any{"type": "object"}}})
 		if err != nil {

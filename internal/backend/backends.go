@@ -389,7 +389,26 @@ func (b *Backends) keeper(ctx context.Context) (*keeper.Client, error) {
 		return nil, err
 	}
 	b.keep.client = c
+	go b.replaceKeeper(c)
 	return c, nil
+}
+
+// replaceKeeper begins another keeper as soon as one has ended by itself: whoever begins it ends what a killed one has left, which
+// nobody else would until a command is started.
+func (b *Backends) replaceKeeper(c *keeper.Client) {
+	select {
+	case <-c.Ended():
+	case <-b.life.Done():
+		return
+	}
+	if !errors.Is(c.Err(), keeper.ErrEnded) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(b.life, adoptWait)
+	defer cancel()
+	if _, err := b.keeper(ctx); err != nil && b.life.Err() == nil {
+		b.c.Log.Warn("nobody keeps the processes of backends: they cannot be started", "error", err)
+	}
 }
 
 // close lets the keeper keep what it has for a while.
