@@ -80,6 +80,8 @@ func TestNames(t *testing.T) {
 			host.Contains(t, call, c.Post(call).Body, want)
 		}
 		m := h.Stateless(`{}`)
+		lists, _ := m.Do("tools/list", `{}`)
+		host.Contains(t, "lists of backends may differ by client", lists.Body, `"cacheScope":"private"`)
 		a, id := m.Tool("b__echo", `{}`)
 		host.Equal(t, "the result for a stateless client", m.Done(a, id), "b echo")
 		host.Contains(t, "the result for a stateless client", a.Body, `"io.modelcontextprotocol/serverInfo":{"name":"endpoint","version":"9"}`)
