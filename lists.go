@@ -212,7 +212,7 @@ func (s *serviceLists) appendListPage(call *Call, m *codec.Message, cache *Cache
 // listCache returns the Cache of the lists and of server/discover.
 func (s *serviceLists) listCache() *Cache {
 	c := s.srv.opts.ListCache
-	if c.Scope == "" && !s.rt.knowsCallers && s.srv.opts.Visible == nil {
+	if c.Scope == "" && !s.rt.knowsCallers && s.srv.opts.Visible == nil && s.hosting.now() == nil { // what backends list depends on what clients declare
 		c.Scope = mcp.CachePublic
 	}
 	return &c
