@@ -12,12 +12,12 @@ import (
 
 const (
 	joinTries   = 3                // how often another keeper may come and go meanwhile
-	serviceTime = 10 * time.Second // how long a keeper that somebody starts anew may take to come back
+	serviceTime = 5 * time.Second // how long a keeper that somebody starts anew may take to come back
 	servicePoll = 50 * time.Millisecond
 )
 
 // Join connects to the keeper that serves [Options.Socket], whoever has started it: an earlier process, or a service manager. Where there is none, what a killed one has left is ended ([Sweep]), and one is started
-// ([Spawn]); one that is about to end is waited for, and so is, for 10 s, one that a service manager starts anew (--stay). Without a socket it starts a keeper that ends with this connection.
+// ([Spawn]); one that is about to end is waited for, and so is, for 5 s, one that a service manager starts anew (--stay). Without a socket it starts a keeper that ends with this connection.
 //
 // An error is one of [Dial] or Spawn; [ErrVersion] says that the keeper that is there, with its processes, is of a release that this one cannot speak to. What cannot be swept is logged.
 func Join(ctx context.Context, o Options, l Launch) (*Client, error) {
