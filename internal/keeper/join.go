@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	joinTries   = 3                // how often another keeper may come and go meanwhile
+	joinTries   = 3               // how often another keeper may come and go meanwhile
 	serviceTime = 5 * time.Second // how long a keeper that somebody starts anew may take to come back
 	servicePoll = 50 * time.Millisecond
 )
