@@ -380,6 +380,9 @@ func (n *nodeBackends) Catalogue(name string, c backend.Caller) (*backend.Catalo
 	return n.ready().Catalogue(name, c)
 }
 
+// Knows implements hosting.Backends.
+func (n *nodeBackends) Knows(name string, c backend.Caller) bool { return n.ready().Knows(name, c) }
+
 // Learn implements hosting.Backends.
 func (n *nodeBackends) Learn(ctx context.Context, name string, c backend.Caller) (*backend.Catalogue, error) {
 	return n.ready().Learn(ctx, name, c)
