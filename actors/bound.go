@@ -570,13 +570,13 @@ func (l boundInput) answerInitialize(in *Input, m *codec.Message) {
 	var rerr *mcp.Error
 	observed := s.svc.observed(s.peer, in, m)
 	defer func() { observed(revisionOf(set.Revision), rerr) }()
-	ctx, cancel := context.WithTimeout(s.sessions.base, s.svc.Limits.StoreWait)
-	defer cancel()
-	set, result, rerr = s.svc.Handler.Initialize(withOwner(ctx, s.peer.Owner()), m.Params)
+	set, result, rerr = s.svc.Handler.Initialize(withOwner(s.sessions.base, s.peer.Owner()), m.Params)
 	if rerr != nil {
 		l.sendData(codec.AppendError(nil, m.ID, rerr.Code, rerr.Message, rerr.Data))
 		return
 	}
+	ctx, cancel := context.WithTimeout(s.sessions.base, s.svc.Limits.StoreWait)
+	defer cancel()
 	id := bytes.Clone(m.ID)
 	settled := false
 	err := l.changeRecord(ctx, func(r *session.Record) bool {

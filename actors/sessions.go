@@ -304,14 +304,14 @@ func (d *sessions) initializeSession(svc *Service, in *Input, m *codec.Message, 
 	var rerr *mcp.Error
 	observed := svc.observed(nil, in, m)
 	defer func() { observed(revisionOf(set.Revision), rerr) }()
-	ctx, cancel := context.WithTimeout(d.base, svc.Limits.StoreWait)
-	defer cancel()
-	set, result, rerr = svc.Handler.Initialize(withOwner(ctx, in.Principal), m.Params)
+	set, result, rerr = svc.Handler.Initialize(withOwner(d.base, in.Principal), m.Params)
 	if rerr != nil {
 		d.accounts.refundSessionTokens(in, perSession)
 		in.Conn.Answer(protocol.HTTPStatus(rerr, 0), codec.AppendError(nil, m.ID, rerr.Code, rerr.Message, rerr.Data))
 		return
 	}
+	ctx, cancel := context.WithTimeout(d.base, svc.Limits.StoreWait)
+	defer cancel()
 	s, err := d.createSession(ctx, svc, in, set)
 	if no, limited := errors.AsType[*refusal.Refusal](err); limited {
 		rerr = no.MCP()

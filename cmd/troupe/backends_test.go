@@ -257,7 +257,7 @@ func TestConfigOfBackends(t *testing.T) {
 		t.Errorf("it ends with %d and %q", code, errs)
 	}
 	code, out, errs = outputOf("config", "show", "--config", file)
-	if code != 0 || !strings.Contains(out, "\nbackends:\n  a:\n") || !strings.Contains(out, `"${TROUPE_TEST_NOT_SET:-server}"`) || strings.Contains(out, "s3cret") || !strings.Contains(out, "\n#     env: ") {
+	if code != 0 || !strings.Contains(out, "\nbackends:\n  a:\n") || !strings.Contains(out, `"${TROUPE_TEST_NOT_SET:-server}"`) || strings.Contains(out, "s3cret") || !strings.Contains(out, "\n#     env:\n#       TOKEN: ") {
 		t.Errorf("it ends with %d, %q and shows\n%s", code, errs, out)
 	}
 	if again, err := parsed(t, out); err != nil || len(again.section.Backends) != 2 || again.section.Backends[0].Err != nil {

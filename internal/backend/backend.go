@@ -36,6 +36,11 @@ func (b *Backend) hasLines() bool {
 	return !isURL
 }
 
+func (b *Backend) isCommand() bool {
+	_, _, ok := b.Target.Command()
+	return ok
+}
+
 // known is what the configuration says of the backend's era.
 func (b *Backend) known() (era upstream.Era, pinned bool) {
 	switch b.Options.Era {

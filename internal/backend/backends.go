@@ -122,7 +122,7 @@ func (b *Backends) Configure(ctx context.Context, all []Backend) {
 	b.adopting.Do(func() {
 		b.lives.Go(func() {
 			defer close(b.adopted)
-			if b.c.Processes != nil {
+			if b.c.Processes != nil && slices.ContainsFunc(all, func(of Backend) bool { return of.isCommand() }) {
 				b.adopt()
 			}
 		})

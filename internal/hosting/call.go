@@ -78,7 +78,7 @@ func (s *Server) Call(ctx context.Context, q *Request) ([]byte, error) {
 	}
 	out.Params = params
 	for round := 0; ; round++ {
-		r, err := s.backends.Call(ctx, m.Key, q.Caller.Caller, out)
+		r, err := s.ask(ctx, x, out)
 		x.flush(ctx)
 		switch {
 		case err != nil:
@@ -100,6 +100,34 @@ func (s *Server) Call(ctx context.Context, q *Request) ([]byte, error) {
 		out.Params = WithMember(params, "inputResponses", responses)
 		out.Params = WithMember(out.Params, "requestState", codec.Optional(r.Result, "requestState"))
 	}
+}
+
+// ask asks the backend of a call. One that goes on when this process ends is not cancelled by that: the next process has its answer.
+func (s *Server) ask(ctx context.Context, x *exchange, out Asked) (upstream.Response, error) {
+	key, c := x.Item.backend.Key, x.Caller.Caller
+	if out.Key == "" {
+		return s.backends.Call(ctx, key, c, out)
+	}
+	calling, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	answered := make(chan struct{})
+	var r upstream.Response
+	var err error
+	go func() {
+		defer close(answered)
+		r, err = s.backends.Call(calling, key, c, out)
+	}()
+	select {
+	case <-answered:
+	case <-ctx.Done():
+		if errors.Is(context.Cause(ctx), actors.ErrClosing) {
+			x.leave()
+			return upstream.Response{}, context.Cause(ctx)
+		}
+		cancel(context.Cause(ctx))
+		<-answered
+	}
+	cancel(nil)
+	return r, err
 }
 
 // failed is the error of a call that its backend has not answered.

@@ -415,6 +415,54 @@ func TestInputWithoutEnd(t *testing.T) {
 	})
 }
 
+// TestLeft leaves a call that goes on elsewhere to the next process: it is not cancelled, and its question stays open. Without a key it is given up.
+func TestLeft(t *testing.T) {
+	t.Parallel()
+	for _, key := range []string{"", "key"} {
+		asked, over := make(chan struct{}), make(chan error, 1)
+		to := &client{answer: func(ctx context.Context, _ []actors.Question) ([]actors.Answer, error) {
+			close(asked)
+			<-ctx.Done()
+			return nil, context.Cause(ctx)
+		}}
+		one := newQuestion()
+		end := make(chan struct{})
+		s, _ := echoing(func(ctx context.Context, q hosting.Asked) (upstream.Response, error) {
+			q.Heard(one.elicits("?"))
+			select {
+			case <-ctx.Done():
+			case <-end:
+			}
+			over <- context.Cause(ctx)
+			return upstream.Response{}, context.Cause(ctx)
+		})
+		ctx, cancel := context.WithCancelCause(t.Context())
+		go func() {
+			<-asked
+			cancel(fmt.Errorf("the end: %w", actors.ErrClosing))
+		}()
+		q := request(t, s, callerOf("s"), to, listing.Tools, mcp.MethodToolsCall, echo)
+		q.Key = key
+		if _, err := s.Call(ctx, q); !errors.Is(err, actors.ErrClosing) {
+			t.Errorf("%q: %v", key, err)
+		}
+		close(end)
+		if cause := <-over; (cause == nil) != (key != "") {
+			t.Errorf("%q: the call ended with %v", key, cause)
+		}
+		select {
+		case got := <-one.answers:
+			if key != "" {
+				t.Errorf("the question that is left got %s", got)
+			}
+		default:
+			if key == "" {
+				t.Error("nobody has refused the question")
+			}
+		}
+	}
+}
+
 // TestErrors hands on the errors of a backend as they are, and says why one has not answered.
 func TestErrors(t *testing.T) {
 	t.Parallel()

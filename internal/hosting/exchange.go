@@ -41,6 +41,7 @@ type exchange struct {
 	sending bool
 	missed  int // log messages that were dropped
 	over    bool
+	left    bool // the next process goes on with the call: what comes is for that
 
 	open  map[Question]context.CancelCauseFunc // questions that are with the client, or about to be
 	round []*pending                           // those that wait for further ones
@@ -79,6 +80,10 @@ func (x *exchange) mayAsk() bool {
 // hear takes what the backend says. It never waits.
 func (x *exchange) hear(said Said) {
 	x.mu.Lock()
+	if x.left {
+		x.mu.Unlock()
+		return
+	}
 	over := x.over
 	kept := !over && x.keep(said)
 	if kept && !x.sending {
@@ -167,9 +172,19 @@ func (x *exchange) close() {
 	x.mu.Unlock()
 	x.stop(errAnswered)
 	for _, p := range waiting {
+		if x.left {
+			break
+		}
 		_ = Said{Question: p.from}.refuse(mcp.NewError(mcp.CodeInvalidRequest, errAnswered.Error()))
 	}
 	x.asks.Wait()
+}
+
+// leave leaves the call to the next process, with the questions that are open.
+func (x *exchange) leave() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.left = true
 }
 
 // pass sends one thing to the client, or puts a question.
@@ -307,9 +322,11 @@ func (x *exchange) put(ctx context.Context, round []*pending) {
 		x.mu.Lock()
 		x.open[p.from](nil)
 		delete(x.open, p.from)
+		left := x.left
 		x.mu.Unlock()
 		said := Said{Question: p.from}
 		switch {
+		case err != nil && (left || errors.Is(err, actors.ErrClosing) && x.Key != ""):
 		case err != nil:
 			_ = said.refuse(mcp.Errorf(mcp.CodeInternalError, "the client has not answered: %s", err)) // a backend that has gone waits for nothing
 		case answers[i].Err != nil:

@@ -46,9 +46,9 @@ func (t *matcher) matches(uri string) bool {
 	return ok
 }
 
-// readings are what was read of catalogues. They are few: each backend has one, and another one for each way in which it lists
+// readCatalogues are what was read of catalogues. They are few: each backend has one, and another one for each way in which it lists
 // otherwise for some clients.
-type readings struct {
+type readCatalogues struct {
 	mu    sync.Mutex // guards the rest, and is held while one is made
 	of    map[*backend.Catalogue]*reading
 	alike map[string]*reading // by the digest of catalogues
@@ -85,7 +85,7 @@ func (m *mounted) read(c *backend.Catalogue) *reading {
 	return r
 }
 
-// each calls f for all readings of the backend, until it returns false.
+// each calls f for all that was read of the backend, until it returns false.
 func (m *mounted) each(f func(*reading) bool) {
 	m.known.mu.Lock()
 	all := make([]*reading, 0, len(m.known.alike))

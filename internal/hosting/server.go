@@ -67,7 +67,7 @@ type mounted struct {
 	log    *slog.Logger
 	prefix string
 	filter naming.Filter
-	known  readings
+	known  readCatalogues
 	quiet  atomic.Int64 // until when nobody waits for it to say what it lists: it has not lately. Unix nanoseconds
 
 	mu       sync.Mutex    // guards learning

@@ -58,7 +58,6 @@ type Client struct {
 	requests  map[uint64]*request
 	processes map[uint64]*Process          // by handle
 	recalled  map[uint64]map[string][]byte // what is remembered of processes that are about to be adopted
-	ready     []*Process                   // that may have something for the keeper
 	failure   error                        // why nothing follows
 	broken    int                          // how often the connection has broken soon after it was made
 	detail    error                        // how the keeper's process ended, if it is a child of this one
