@@ -129,7 +129,7 @@ func hostAny(t *testing.T, args ...string) *process {
 	t.Helper()
 	p := &process{stderr: &lines{wrote: make(chan struct{}, 1)}, exited: make(chan error, 1)}
 	args, env := withoutVariables(args)
-	p.cmd = exec.Command(binary(t), append([]string{"serve", "--listen", "127.0.0.1:0", "--set", "lease=2m", "--drain-delay", "0s"}, args...)...)
+	p.cmd = exec.Command(binary(t), append([]string{"serve", "--listen", "127.0.0.1:0", "--set", "lease=2m", "--drain-delay", "0s", "--set", "call-rate=0", "--set", "principal-rate=0"}, args...)...)
 	p.cmd.Stderr, p.cmd.Env = p.stderr, env
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)

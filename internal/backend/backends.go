@@ -287,10 +287,20 @@ func (b *Backends) Catalogue(name string, c Caller) (*Catalogue, bool) {
 	return b.catalogues.find(c.kindOf(of), holder)
 }
 
-// Learn is Catalogue, but begins an instance and waits for its lists if nothing is known. The error is an *[Error], or the cause of the
+// Knows reports whether what Catalogue returns was listed for a caller with the same capabilities. A server may list otherwise for others.
+func (b *Backends) Knows(name string, c Caller) bool {
+	of, ok := b.find(name)
+	if !ok {
+		return false
+	}
+	holder, _ := c.holderOf(of.Options.Isolation, 0)
+	return b.catalogues.has(c.kindOf(of), holder)
+}
+
+// Learn is Catalogue, but begins an instance and waits for its lists unless they are known for such a caller. The error is an *[Error], or the cause of the
 // end of ctx.
 func (b *Backends) Learn(ctx context.Context, name string, c Caller) (*Catalogue, error) {
-	if known, ok := b.Catalogue(name, c); ok {
+	if known, ok := b.Catalogue(name, c); ok && b.Knows(name, c) {
 		return known, nil
 	}
 	of, ok := b.find(name)

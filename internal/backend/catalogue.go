@@ -98,6 +98,13 @@ func (c *catalogues) find(k pool.Kind, holder string) (*Catalogue, bool) {
 	return nil, false
 }
 
+// has reports whether it is known what a holder's instance lists, or one of a kind.
+func (c *catalogues) has(k pool.Kind, holder string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.known[k] != nil || holder != "" && c.own[ownership{k.Backend, holder}] != nil
+}
+
 // eraOf returns the era of the backends with a digest, as far as it was found.
 func (c *catalogues) eraOf(digest string) upstream.Era {
 	c.mu.Lock()
@@ -176,17 +183,11 @@ func (c *catalogues) load(b *Backend, data []byte) error {
 			return err
 		}
 		k := pool.Kind{Backend: b.Name, Digest: b.Digest, Client: s.Client}
-		if _, known := c.find(k, ""); !known || c.isUnknown(k) {
+		if !c.has(k, "") {
 			c.note(k, "", newCatalogue(settled, s.Items))
 		}
 	}
 	return nil
-}
-
-func (c *catalogues) isUnknown(k pool.Kind) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.known[k] == nil
 }
 
 // settled reads what was settled from a stored catalogue.

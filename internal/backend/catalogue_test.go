@@ -33,7 +33,8 @@ func (s *stored) Store(_ context.Context, digest string, data []byte) error {
 	return nil
 }
 
-// TestListsWithoutAProcess: what a backend has listed once is known after the next start, and no instance begins for it.
+// TestListsWithoutAProcess: what a backend has listed once is known after the next start, and no instance begins for it, unless a client
+// comes to whom it may list otherwise.
 func TestListsWithoutAProcess(t *testing.T) {
 	store := &stored{of: make(map[string][]byte)}
 	mk := &maker{handle: numbered}
@@ -51,7 +52,10 @@ func TestListsWithoutAProcess(t *testing.T) {
 		synctest.Wait()
 	})
 	inBubble(t, Config{Catalogues: store}, all, func(t *testing.T, b *Backends) {
-		for _, caller := range []Caller{{Session: "t"}, {Capabilities: []byte(`{"sampling":{}}`)}} {
+		for i, caller := range []Caller{{Session: "t"}, {Capabilities: []byte(`{"sampling":{}}`)}} {
+			if known := b.Knows("made", caller); known != (i == 0) {
+				t.Errorf("what it lists for %+v is known: %v", caller, known)
+			}
 			c, err := b.Learn(t.Context(), "made", caller)
 			if err != nil {
 				t.Fatal(err)
@@ -61,8 +65,8 @@ func TestListsWithoutAProcess(t *testing.T) {
 			}
 		}
 	})
-	if n := len(mk.servers()); n != 1 {
-		t.Errorf("%d instances began, want 1", n)
+	if n := len(mk.servers()); n != 2 {
+		t.Errorf("%d instances began, want 2", n)
 	}
 }
 

@@ -15,8 +15,10 @@ type Backends interface {
 	Call(ctx context.Context, name string, c backend.Caller, q Asked) (upstream.Response, error)
 	// Notify sends a notification to the instance of a session, if there is one.
 	Notify(ctx context.Context, name, session, method string, params []byte) error
-	// Catalogue is what is known of what a backend lists for a caller, and Learn waits until something is.
+	// Catalogue is what is known of what a backend lists for a caller. Knows reports whether that is what it lists for such a caller, and
+	// not for others alone; Learn waits until it is.
 	Catalogue(name string, c backend.Caller) (*backend.Catalogue, bool)
+	Knows(name string, c backend.Caller) bool
 	Learn(ctx context.Context, name string, c backend.Caller) (*backend.Catalogue, error)
 	// SessionGone says that nobody will call for a session again.
 	SessionGone(session string)

@@ -109,6 +109,7 @@ func (s *Server) ask(ctx context.Context, x *exchange, out Asked) (upstream.Resp
 		return s.backends.Call(ctx, key, c, out)
 	}
 	calling, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	over := func(why error) { cancel(why) }
 	answered := make(chan struct{})
 	var r upstream.Response
 	var err error
@@ -123,10 +124,10 @@ func (s *Server) ask(ctx context.Context, x *exchange, out Asked) (upstream.Resp
 			x.leave()
 			return upstream.Response{}, context.Cause(ctx)
 		}
-		cancel(context.Cause(ctx))
+		over(context.Cause(ctx))
 		<-answered
 	}
-	cancel(nil)
+	over(nil)
 	return r, err
 }
 

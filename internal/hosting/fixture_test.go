@@ -54,6 +54,11 @@ func (f *fake) Catalogue(name string, _ backend.Caller) (*backend.Catalogue, boo
 	return c, ok
 }
 
+func (f *fake) Knows(name string, c backend.Caller) bool {
+	_, ok := f.Catalogue(name, c)
+	return ok
+}
+
 func (f *fake) Learn(ctx context.Context, name string, c backend.Caller) (*backend.Catalogue, error) {
 	if known, ok := f.Catalogue(name, c); ok {
 		return known, nil

@@ -174,6 +174,9 @@ func (n *Node) Catalogue(name string, c backend.Caller) (*backend.Catalogue, boo
 	return n.ready().Catalogue(name, c)
 }
 
+// Knows implements Backends.
+func (n *Node) Knows(name string, c backend.Caller) bool { return n.ready().Knows(name, c) }
+
 // Learn implements Backends.
 func (n *Node) Learn(ctx context.Context, name string, c backend.Caller) (*backend.Catalogue, error) {
 	return n.ready().Learn(ctx, name, c)

@@ -81,31 +81,33 @@ const (
 	quietTime = 30 * time.Second
 )
 
-// Learn waits until something is known of what each backend lists, for as long as a request may wait for that. Of a backend that is
-// down, or that starts for too long, nothing is known then.
+// Learn waits until it is known what each backend lists for such a caller, for as long as a request may wait for that. Of a backend that
+// is down, or that starts for too long, it is unknown then.
 func (s *Server) Learn(ctx context.Context, c *Caller) {
-	var waits []<-chan struct{}
-	for _, m := range *s.now.Load() {
-		if s.reading(m, c) == nil && time.Now().UnixNano() >= m.quiet.Load() {
-			waits = append(waits, m.learn(s.backends, c))
-		}
-	}
-	if waits == nil {
-		return
-	}
 	ctx, cancel := context.WithTimeout(ctx, learnWait)
 	defer cancel()
-	for _, known := range waits {
-		select {
-		case <-known:
-		case <-ctx.Done():
+	for range 2 { // a backend may have been asked on behalf of another caller
+		var waits []<-chan struct{}
+		for _, m := range *s.now.Load() {
+			if !s.backends.Knows(m.Key, c.Caller) && time.Now().UnixNano() >= m.quiet.Load() {
+				waits = append(waits, m.learn(s.backends, c))
+			}
+		}
+		if waits == nil {
+			return
+		}
+		for _, known := range waits {
+			select {
+			case <-known:
+			case <-ctx.Done():
+			}
 		}
 	}
 	if ctx.Err() == nil {
 		return
 	}
 	for _, m := range *s.now.Load() {
-		if s.reading(m, c) == nil {
+		if !s.backends.Knows(m.Key, c.Caller) {
 			m.quiet.Store(time.Now().Add(quietTime).UnixNano())
 		}
 	}
