@@ -89,7 +89,7 @@ func (s *serviceHosting) newCaller(ctx context.Context, capabilities []byte, r m
 	c := &hosting.Caller{Caller: backend.Caller{Alone: true}, Revision: r}
 	_ = codec.Unmarshal(capabilities, &c.Declared)
 	c.Declared = protocol.ClientCapabilitiesFor(c.Declared, r)
-	c.Capabilities = mcp.Raw(c.Declared)
+	c.Capabilities = hosting.Told(&c.Declared)
 	h.Learn(ctx, c)
 	return c
 }
@@ -101,7 +101,7 @@ func (s *serviceHosting) callerOf(p *actors.Peer) *hosting.Caller {
 	}
 	key, r := p.Key(), p.Revision()
 	c := &hosting.Caller{Revision: r, Declared: (&Peer{p}).Capabilities()}
-	c.Modern, c.Capabilities = r.Stateless(), mcp.Raw(c.Declared)
+	c.Modern, c.Capabilities = r.Stateless(), hosting.Told(&c.Declared)
 	if !c.Modern {
 		c.Session = key.Tenant + "/" + key.ID
 	}

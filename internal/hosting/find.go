@@ -46,14 +46,14 @@ func (m *mounted) mayHave(of listing.Of, name string) bool {
 	return may
 }
 
-// Guess returns the item that a name stands for if a backend has it of which nothing is known, or a resource that its backend does not
-// list. It returns nil where more than one backend could have it: nobody is asked for what may be another's.
+// Guess returns the item that a name stands for if a backend has it of which it is unknown what it lists for such a caller, or a resource
+// that its backend does not list. It returns nil where more than one backend could have it: nobody is asked for what may be another's.
 func (s *Server) Guess(c *Caller, of listing.Of, name string) (found *Item) {
 	for _, m := range *s.now.Load() {
 		own, r := name, s.reading(m, c)
 		switch of {
 		case listing.Tools, listing.Prompts:
-			if own, _ = naming.Item(m.prefix, name); r != nil || own == "" || of == listing.Tools && !m.filter.Allows(own) {
+			if own, _ = naming.Item(m.prefix, name); r != nil && s.backends.Knows(m.Key, c.Caller) || own == "" || of == listing.Tools && !m.filter.Allows(own) {
 				continue
 			}
 		default:

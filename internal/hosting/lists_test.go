@@ -146,6 +146,24 @@ func TestHiddenIsLogged(t *testing.T) {
 	}
 }
 
+// TestTold tells backends what they may ask for, whatever else a client has written there.
+func TestTold(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		`{}`:                 `{}`,
+		`{"elicitation":{}}`: `{"elicitation":{}}`,
+		`{"elicitation":{"form":{"x":1},"y":2},"sampling":{"tools":{"z":3}},"roots":{"listChanged":true,"w":4},"tasks":{"list":{}},"experimental":{"e":{}},"own":5}`: `{"roots":{"listChanged":true},"sampling":{"tools":{}},"elicitation":{"form":{}}}`,
+	} {
+		var c mcp.ClientCapabilities
+		if err := codec.Unmarshal([]byte(in), &c); err != nil {
+			t.Fatal(err)
+		}
+		if got := string(hosting.Told(&c)); got != want {
+			t.Errorf("%s: %s, want %s", in, got, want)
+		}
+	}
+}
+
 // TestExecutionIsNotListed leaves out of tools what only tasks of the backend could use, and nothing else.
 func TestExecutionIsNotListed(t *testing.T) {
 	t.Parallel()

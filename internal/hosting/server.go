@@ -30,6 +30,28 @@ type Caller struct {
 	Declared mcp.ClientCapabilities // those that count in the revision
 }
 
+// Told is what backends are told of what a client declares, as raw JSON: what they may ask for, and nothing else that the client has written there. It decides who
+// can share an instance, and clients must not make kinds of them without end.
+func Told(c *mcp.ClientCapabilities) []byte {
+	var told mcp.ClientCapabilities
+	if e := c.Elicitation; e != nil {
+		told.Elicitation = &mcp.ElicitationCapability{Form: emptied(e.Form), URL: emptied(e.URL)}
+	}
+	if s := c.Sampling; s != nil {
+		told.Sampling = &mcp.SamplingCapability{Context: emptied(s.Context), Tools: emptied(s.Tools)}
+	}
+	told.Roots = c.Roots
+	return mcp.Raw(told)
+}
+
+// emptied is an empty object for any.
+func emptied(o *mcp.Object) *mcp.Object {
+	if o == nil {
+		return nil
+	}
+	return mcp.Declared()
+}
+
 // Server is a mounted server as far as others serve for it. Make it with New.
 type Server struct {
 	backends Backends
