@@ -67,9 +67,7 @@ func TestHangupReadsBackends(t *testing.T) {
 func TestGatewayProcess(t *testing.T) {
 	t.Parallel()
 	p := start(t, "--memory", "--set", "conformance=false", "--servers", "../../examples/gateway/servers.json", "PATH="+filepath.Dir(binary(t))+string(os.PathListSeparator)+os.Getenv("PATH"))
-	if !strings.Contains(p.stderr.String(), "  backends  echo (troupe), counter (troupe)\n") {
-		t.Errorf("the banner is\n%s", p.stderr)
-	}
+	p.await(t, `\n  backends  echo \(troupe\), counter \(troupe\)\n`)
 	r := runCommand("tools", p.base+"/mcp")
 	for _, tool := range []string{"echo__echo", "echo__whoami", "counter__count", "counter__tick"} {
 		if !strings.Contains(r.stdout, "\n"+tool+" ") {

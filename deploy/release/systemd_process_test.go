@@ -265,6 +265,20 @@ func TestSystemd(t *testing.T) {
 	s.must(t, "systemctl", "restart", "troupe.service")
 	s.must(t, "troupe", "call", "http://127.0.0.1:8080/mcp", "echo", `{"text":"hello"}`)
 
+	s.write(t, "drain-delay: 0s\nbackends:\n  demo: {command: troupe, args: [stdio], isolation: shared}\n")
+	s.must(t, "systemctl", "restart", "troupe.service")
+	hosted := func() (children string) {
+		t.Helper()
+		s.must(t, "troupe", "call", "http://127.0.0.1:8080/mcp", "demo__echo", `{"text":"hello"}`)
+		return s.must(t, "sh", "-c", "cat /proc/"+keeper+"/task/*/children")
+	}
+	command := hosted()
+	another("restart beside a command", func() { s.must(t, "systemctl", "restart", "troupe.service") })
+	another("kill -9 beside a command", func() { s.must(t, "kill", "-9", s.property(t, "MainPID")) })
+	if now := hosted(); now != command || strings.TrimSpace(now) == "" {
+		t.Errorf("after a restart and a kill the commands are %q, and were %q", now, command)
+	}
+
 	s.must(t, "dpkg", "--remove", "troupe")
 	for _, unit := range unitNames {
 		if _, out := s.run(t, "systemctl", "is-active", unit); out != "inactive\n" {
