@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -19,7 +20,6 @@ import (
 	"github.com/troupe-run/troupe/internal/backend"
 	"github.com/troupe-run/troupe/internal/backend/listing"
 	"github.com/troupe-run/troupe/internal/backend/pool"
-	"github.com/troupe-run/troupe/internal/catalogue"
 	"github.com/troupe-run/troupe/internal/hostfile"
 	"github.com/troupe-run/troupe/internal/hosting"
 	"github.com/troupe-run/troupe/internal/protocol"
@@ -27,23 +27,14 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// serviceHosting is what a service does with the backends of its server.
+// serviceHosting is what a service does with the backends of its server: hostedCalls has what their calls are, and hostedNews what they say.
 type serviceHosting struct {
 	*service
-	backends *nodeBackends
-	updates  hostedUpdates
+	updates hostedUpdates
 }
 
 // now is the server as far as backends serve for it, nil without any.
 func (s *serviceHosting) now() *hosting.Server { return s.srv.backends.hosted.Load() }
-
-// keyOf is the name of a backend of the server on this node.
-func (s *serviceHosting) keyOf(name string) string {
-	if s.id == mainID {
-		return name
-	}
-	return s.id + "/" + name
-}
 
 // begin has the backends of a server serve that is being mounted.
 func (s *serviceHosting) begin() {
@@ -66,21 +57,19 @@ func (s *serviceHosting) configure(all []Backend) {
 func (s *serviceHosting) offer(all []Backend, atOnce bool) {
 	server := s.now()
 	if server == nil {
-		server = hosting.New(s.backends, s.rt.log)
+		server = hosting.New(s.rt.backends, s.rt.log)
 	}
-	list := make([]hosting.Backend, len(all))
+	list, run := make([]hosting.Backend, len(all)), make([]backend.Backend, len(all))
 	for i := range all {
-		list[i] = all[i].asHosted(s.keyOf(all[i].Name), s.backends.keeps())
+		list[i] = asHosted(&all[i], s.rt.backends.Key(s.id, all[i].Name), s.rt.backends.Keeps())
+		run[i] = backend.Backend{Name: list[i].Key, Digest: list[i].Digest, Target: all[i].Target, Options: list[i].Options, Mask: maskOf(&all[i])}
 	}
 	server.Configure(list)
 	if len(all) == 0 {
-		server, all = nil, nil
+		server, run = nil, nil
 	}
 	s.srv.backends.hosted.Store(server)
-	s.backends.set(s.service, all, atOnce)
-	if atOnce {
-		s.backends.ready()
-	}
+	s.rt.backends.Set(s.id, hostedNews{s}, run, atOnce)
 }
 
 // end ends what runs for a server that is taken away.
@@ -90,9 +79,6 @@ func (s *serviceHosting) end() {
 	defer b.mu.Unlock()
 	s.configure(nil)
 }
-
-// nobody sees what is listed for a client of which nothing is known.
-var nobody = &hosting.Caller{Caller: backend.Caller{Alone: true}, Revision: mcp.Latest}
 
 // newCaller is the caller that is about to begin a session with these capabilities, once something is known of what backends list; nil without backends.
 func (s *serviceHosting) newCaller(ctx context.Context, capabilities []byte, r mcp.Revision) *hosting.Caller {
@@ -157,63 +143,10 @@ func (s *serviceHosting) isStranger(c *actors.Call) bool {
 }
 
 // asHosted returns the backend for the server that offers it. keeps says that there is a keeper.
-func (b *Backend) asHosted(key string, keeps bool) hosting.Backend {
+func asHosted(b *Backend, key string, keeps bool) hosting.Backend {
 	_, isURL := b.Target.URL()
 	_, _, isCommand := b.Target.Command()
 	return hosting.Backend{Name: b.Name, Key: key, Digest: hostfile.Digest(b.Target, b.Options), URL: isURL, Kept: isCommand && keeps, Options: b.Options.WithDefaults()}
-}
-
-// hostedLists are the lists of backends by those of notifications.
-var hostedLists = [...][]listing.Of{listTools: {listing.Tools}, listPrompts: {listing.Prompts}, listResources: {listing.Resources, listing.Templates}}
-
-// hostedView is what a caller with view v sees of backends; c is nil for nobody in particular.
-func (s *Server) hostedView(v *view, c *hosting.Caller) *hosting.View {
-	if c == nil {
-		c = nobody
-	}
-	return &hosting.View{Caller: c, Sees: hostedSeenBy(v.forList())}
-}
-
-// hostedSeenBy returns what v sees of items of backends; nil sees all.
-func hostedSeenBy(v *view) func(*hosting.Item) bool {
-	if v == nil {
-		return nil
-	}
-	return func(i *hosting.Item) bool { return v.seesItem(itemOf(i)) }
-}
-
-var hostedKinds = [...]ItemKind{listing.Tools: ItemTool, listing.Prompts: ItemPrompt, listing.Resources: ItemResource, listing.Templates: ItemResourceTemplate}
-
-// itemOf is an item of a backend for ServerOptions.Visible.
-func itemOf(i *hosting.Item) Item {
-	return Item{Kind: hostedKinds[i.Of], Name: i.Name, Annotations: i.Annotations(), Meta: i.Meta()}
-}
-
-// hostedPager is pagerOf for a list that has items of backends behind the server's own.
-func hostedPager[T offer](s *service, call *Call, of listing.Of, own *catalogue.Snapshot[T]) pager {
-	v, r := call.callerView(), call.revision()
-	before := pagerOf(own, v, r, of.Member())
-	h := s.hosting.now()
-	if h == nil {
-		return before
-	}
-	seen := s.srv.hostedView(v, s.hosting.callerIn(call))
-	seen.Own = func(name string) bool {
-		_, taken := own.ByName[name]
-		return taken
-	}
-	return func(dst []byte, after string, size int) (out []byte, n int, last string) {
-		if hosting.IsHosted(after) {
-			out = append(append(append(dst, '"'), of.Member()...), `":[`...)
-		} else {
-			if out, n, last = before(dst, after, size); last != "" {
-				return out, n, last
-			}
-			out, after = out[:len(out)-1], hosting.Start // without the end of the list
-		}
-		out, last = h.AppendPage(out, n == 0, of, seen, after, size-n)
-		return append(out, ']'), n, last
-	}
 }
 
 // hasItems reports whether the server has items of its own.
@@ -316,8 +249,13 @@ func (s *serviceHosting) countedAs(of listing.Of, name []byte) string {
 	return ""
 }
 
+// hostedCalls answers requests for items of backends.
+type hostedCalls struct{ *serviceHosting }
+
+var _ hostedService = hostedCalls{}
+
 // find finds an item of a backend that the caller of a call may see. What no list has yet is asked for.
-func (s *serviceHosting) find(ctx context.Context, call *Call, c *hosting.Caller, of listing.Of, name string) *hosting.Item {
+func (s hostedCalls) find(ctx context.Context, call *Call, c *hosting.Caller, of listing.Of, name string) *hosting.Item {
 	h := s.now()
 	if h == nil || name == "" {
 		return nil
@@ -336,7 +274,7 @@ func (s *serviceHosting) find(ctx context.Context, call *Call, c *hosting.Caller
 }
 
 // callTool answers tools/call of a name that the server itself does not have.
-func (s *serviceHosting) callTool(ctx context.Context, call *Call, dst []byte) ([]byte, int, *mcp.Error) {
+func (s hostedCalls) callTool(ctx context.Context, call *Call, dst []byte) ([]byte, int, *mcp.Error) {
 	m := call.msg
 	var item *hosting.Item
 	c := s.callerIn(call)
@@ -357,7 +295,7 @@ func (s *serviceHosting) callTool(ctx context.Context, call *Call, dst []byte) (
 }
 
 // routeMethod answers a request other than tools/call that backends have a part in. taken is false for one that the server answers by itself.
-func (s *serviceHosting) routeMethod(ctx context.Context, call *Call, m *codec.Message, dst []byte) (out []byte, taken bool, err *mcp.Error) {
+func (s hostedCalls) routeMethod(ctx context.Context, call *Call, m *codec.Message, dst []byte) (out []byte, taken bool, err *mcp.Error) {
 	var item *hosting.Item
 	var c *hosting.Caller
 	switch string(m.Method) {
@@ -390,13 +328,13 @@ func (s *serviceHosting) routeMethod(ctx context.Context, call *Call, m *codec.M
 }
 
 // hasResource reports whether the server itself has a resource, hidden or not.
-func (s *serviceHosting) hasResource(uri string) bool {
+func (s hostedCalls) hasResource(uri string) bool {
 	_, own := s.srv.findReader(nil, uri)
 	return own
 }
 
 // findCompleted finds the item of a backend whose arguments are to be completed.
-func (s *serviceHosting) findCompleted(ctx context.Context, call *Call, c *hosting.Caller, ref []byte) *hosting.Item {
+func (s hostedCalls) findCompleted(ctx context.Context, call *Call, c *hosting.Caller, ref []byte) *hosting.Item {
 	switch decodeText(codec.Field(ref, "type")) {
 	case mcp.RefPrompt:
 		name := decodeText(codec.Field(ref, "name"))
@@ -417,7 +355,7 @@ func (s *serviceHosting) findCompleted(ctx context.Context, call *Call, c *hosti
 }
 
 // ask has the backend of an item answer a call. failed reports a result with isError.
-func (s *serviceHosting) ask(ctx context.Context, call *Call, c *hosting.Caller, item *hosting.Item, dst []byte) (out []byte, failed bool, _ *mcp.Error) {
+func (s hostedCalls) ask(ctx context.Context, call *Call, c *hosting.Caller, item *hosting.Item, dst []byte) (out []byte, failed bool, _ *mcp.Error) {
 	if refused := call.requireScopes(s.srv.opts.Scopes); refused != nil {
 		return nil, false, refused
 	}
@@ -435,7 +373,7 @@ func (s *serviceHosting) ask(ctx context.Context, call *Call, c *hosting.Caller,
 }
 
 // requestOf is a call as it goes to a backend.
-func (s *serviceHosting) requestOf(ctx context.Context, call *Call, c *hosting.Caller, item *hosting.Item) *hosting.Request {
+func (s hostedCalls) requestOf(ctx context.Context, call *Call, c *hosting.Caller, item *hosting.Item) *hosting.Request {
 	var header http.Header
 	if r := requestOf(call.c.Principal()); r != nil {
 		header = r.Header
@@ -476,7 +414,7 @@ func remember(ctx context.Context, call *Call, name string, value []byte) ([]byt
 }
 
 // respondError is the response to a call that a backend has not answered, or has refused.
-func (s *serviceHosting) respondError(dst []byte, call *Call, item *hosting.Item, err error) ([]byte, *mcp.Error) {
+func (s hostedCalls) respondError(dst []byte, call *Call, item *hosting.Item, err error) ([]byte, *mcp.Error) {
 	if wire, ok := errors.AsType[*mcp.Error](err); ok && wire != nil {
 		return s.respondWireError(dst, call, wire)
 	}
@@ -487,7 +425,7 @@ func (s *serviceHosting) respondError(dst []byte, call *Call, item *hosting.Item
 }
 
 // appendResult appends a result of a backend, which a stateless client gets with what every result has for it.
-func (s *serviceHosting) appendResult(dst []byte, call *Call, c *hosting.Caller, h *hosting.Server, result []byte) ([]byte, error) {
+func (s hostedCalls) appendResult(dst []byte, call *Call, c *hosting.Caller, h *hosting.Server, result []byte) ([]byte, error) {
 	if !call.revision().Stateless() || codec.Optional(result, "resultType") != nil {
 		return codec.AppendCompact(dst, result), nil
 	}
@@ -505,7 +443,7 @@ func (s *serviceHosting) appendResult(dst []byte, call *Call, c *hosting.Caller,
 }
 
 // logOf sends a log message of a backend to the client of a call, as [Call.Log] does one of a handler.
-func (s *serviceHosting) logOf(ctx context.Context, call *Call, params []byte) {
+func (s hostedCalls) logOf(ctx context.Context, call *Call, params []byte) {
 	level := mcp.LoggingLevel(decodeText(codec.Field(params, "level")))
 	send, dropped, err := call.c.AdmitLog(ctx, level.Valid() && wantsLevel(call.peer.p, level))
 	if dropped {
@@ -522,7 +460,7 @@ func (s *serviceHosting) logOf(ctx context.Context, call *Call, params []byte) {
 }
 
 // redacted returns the params of a log message as Options.Redact lets them through.
-func (s *serviceHosting) redacted(level mcp.LoggingLevel, params []byte) (_ []byte, send bool) {
+func (s hostedCalls) redacted(level mcp.LoggingLevel, params []byte) (_ []byte, send bool) {
 	if s.rt.redact == nil {
 		return params, true
 	}
@@ -531,14 +469,14 @@ func (s *serviceHosting) redacted(level mcp.LoggingLevel, params []byte) (_ []by
 }
 
 // tellDropped tells the client of a call how many log messages of a backend came too fast to be sent.
-func (s *serviceHosting) tellDropped(ctx context.Context, call *Call, n int) {
+func (s hostedCalls) tellDropped(ctx context.Context, call *Call, n int) {
 	if wantsLevel(call.peer.p, mcp.LevelWarning) {
 		_ = call.c.Tell(ctx, mcp.NotifyMessage, missedParams(int64(n))) // it fails when the call has ended
 	}
 }
 
 // mayFollow reports whether a caller with view v may get updates of a resource of a backend.
-func (s *serviceHosting) mayFollow(v *view, uri string) bool {
+func (s hostedCalls) mayFollow(v *view, uri string) bool {
 	h := s.now()
 	if h == nil || s.hasResource(uri) {
 		return false
@@ -548,7 +486,7 @@ func (s *serviceHosting) mayFollow(v *view, uri string) bool {
 }
 
 // follow has the backend of a resource say when it changes, or no longer, after a client has subscribed to it or has unsubscribed.
-func (s *serviceHosting) follow(ctx context.Context, call *Call, m *codec.Message, uri string) *mcp.Error {
+func (s hostedCalls) follow(ctx context.Context, call *Call, m *codec.Message, uri string) *mcp.Error {
 	if s.hasResource(uri) {
 		return nil
 	}
@@ -595,8 +533,15 @@ func (s *serviceHosting) sessionEnded(p *actors.Peer, _ actors.Ending) {
 	}
 }
 
-// heard passes on what a backend says beside any call. It does not wait.
-func (s *serviceHosting) heard(key string, e *backend.Event) {
+// hostedNews hears of what becomes of the backends of a server.
+type hostedNews struct{ *serviceHosting }
+
+var _ hosting.Host = hostedNews{}
+
+func (s hostedNews) calls() hostedCalls { return hostedCalls(s) }
+
+// Heard passes on what a backend says beside any call. It does not wait.
+func (s hostedNews) Heard(key string, e *backend.Event) {
 	h := s.now()
 	if h == nil {
 		return
@@ -627,22 +572,22 @@ func (s *serviceHosting) heard(key string, e *backend.Event) {
 }
 
 // pushLog is [Peer.Log] for a log message of a backend.
-func (s *serviceHosting) pushLog(p *Peer, params []byte) {
+func (s hostedNews) pushLog(p *Peer, params []byte) {
 	level := mcp.LoggingLevel(decodeText(codec.Field(params, "level")))
 	if !level.Valid() || !wantsLevel(p.p, level) || !p.p.AdmitLog(p.pushMissed) {
 		return
 	}
 	p.pushMissed()
-	if params, send := s.redacted(level, params); send {
+	if params, send := s.calls().redacted(level, params); send {
 		p.p.Push(mcp.NotifyMessage, params)
 	}
 }
 
 // resourceUpdated tells of an update of a resource those who may know it: the session whose instance says it, or all who share the instance.
-func (s *serviceHosting) resourceUpdated(h *hosting.Server, key string, e *backend.Event) {
+func (s hostedNews) resourceUpdated(h *hosting.Server, key string, e *backend.Event) {
 	uri := decodeText(codec.Field(e.Params, "uri"))
 	b, ok := h.Mounted(key)
-	if !ok || uri == "" || len(uri) > s.limits.MaxURI || s.hasResource(uri) {
+	if !ok || uri == "" || len(uri) > s.limits.MaxURI || s.calls().hasResource(uri) {
 		return
 	}
 	if session := e.Session(); session != "" {
@@ -667,7 +612,7 @@ func (s *serviceHosting) resourceUpdated(h *hosting.Server, key string, e *backe
 }
 
 // pushUpdate sends an update to a session that has subscribed to the resource, now and then.
-func (s *serviceHosting) pushUpdate(p *actors.Peer, uri string) {
+func (s hostedNews) pushUpdate(p *actors.Peer, uri string) {
 	subscribed := slices.ContainsFunc(p.Subscribed(), func(of string) bool {
 		return of == uri || s.srv.opts.SubResources && strings.HasPrefix(uri, strings.TrimSuffix(of, "/")+"/")
 	})
@@ -718,8 +663,11 @@ func (u *hostedUpdates) send(key hostedUpdate, send func()) {
 	}
 }
 
-// listsChanged announces that lists of a backend are no longer what they were.
-func (s *serviceHosting) listsChanged(lists []listing.Of) {
+// Known notes what the lists are, of which nobody is told.
+func (s hostedNews) Known() { s.srv.mount.noteLists() }
+
+// Changed announces that lists of a backend are no longer what they were.
+func (s hostedNews) Changed(lists []listing.Of) {
 	for list, of := range hostedLists {
 		if slices.ContainsFunc(lists, func(changed listing.Of) bool { return slices.Contains(of, changed) }) {
 			s.srv.mount.listChanged(list)
@@ -727,8 +675,8 @@ func (s *serviceHosting) listsChanged(lists []listing.Of) {
 	}
 }
 
-// lost tells a session once that its instance of a backend is gone with what it kept, or ends it.
-func (s *serviceHosting) lost(key, session string, reason pool.Reason) {
+// Lost tells a session once that its instance of a backend is gone with what it kept, or ends it.
+func (s hostedNews) Lost(key, session string, reason pool.Reason) {
 	h := s.now()
 	if h == nil || reason == pool.Left || reason == pool.Spent {
 		return
@@ -751,5 +699,23 @@ func (s *serviceHosting) lost(key, session string, reason pool.Reason) {
 		p.Push(mcp.NotifyMessage, fmt.Appendf(nil, `{"level":"warning","logger":"`+ownLogger+`","data":%s}`,
 			mcp.Raw(fmt.Sprintf("the server %s has ended (%s): what it kept for this session is lost, and the next call starts it anew", b.Name, reason))))
 	}
-	s.listsChanged([]listing.Of{listing.Tools, listing.Prompts, listing.Resources})
+	s.Changed([]listing.Of{listing.Tools, listing.Prompts, listing.Resources})
+}
+
+// secretLength is the least length of a text that is masked: shorter ones are everywhere.
+const secretLength = 6
+
+// maskOf returns what hides the backend's secrets in a text.
+func maskOf(b *Backend) func(string) string {
+	secrets := slices.Clone([]string(b.Options.Hide))
+	secrets = slices.AppendSeq(secrets, maps.Values(b.Options.Env))
+	secrets = slices.AppendSeq(secrets, maps.Values(b.Options.Headers))
+	secrets = slices.DeleteFunc(secrets, func(s string) bool { return len(s) < secretLength })
+	slices.SortFunc(secrets, func(x, y string) int { return len(y) - len(x) }) // one may be a part of another
+	return func(text string) string {
+		for _, s := range secrets {
+			text = strings.ReplaceAll(text, s, "***")
+		}
+		return text
+	}
 }

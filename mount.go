@@ -167,8 +167,9 @@ func (rt *mountTable) registerServer(srv *Server, path string) (*service, error)
 	if err := errors.Join(limits.Settle("Limits.", &own), spoken.Check("ServerOptions.Revisions", srv.opts.Revisions)); err != nil {
 		return nil, fmt.Errorf("troupe: the server %q: %w", id, err)
 	}
-	s := &service{rt: &rt.shared, served: rt.publishNow, hosting: serviceHosting{backends: &rt.backends}, srv: srv, id: id, path: path, speaks: srv.spokenRevisions(rt.opts.Revisions), limits: own, ops: rt.tel.Operations(id), spans: rt.tel.Tracing(), Observer: rt.newObserver()}
+	s := &service{rt: &rt.shared, served: rt.publishNow, srv: srv, id: id, path: path, speaks: srv.spokenRevisions(rt.opts.Revisions), limits: own, ops: rt.tel.Operations(id), spans: rt.tel.Tracing(), Observer: rt.newObserver()}
 	s.bindParts()
+	s.hosting = hostedCalls{&serviceHosting{service: s}}
 	s.lists.remoteLists.shared = rt.sharesStore
 	var bounds actors.Limits
 	limits.Fill(&bounds, rt.optionsOf(own))

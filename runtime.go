@@ -8,7 +8,9 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"path/filepath"
 	"reflect"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,8 +19,13 @@ import (
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/cluster"
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/host"
+	"github.com/troupe-run/troupe/internal/backend"
+	"github.com/troupe-run/troupe/internal/backend/pool"
 	"github.com/troupe-run/troupe/internal/bearer"
 	"github.com/troupe-run/troupe/internal/gauges"
+	"github.com/troupe-run/troupe/internal/hosting"
+	"github.com/troupe-run/troupe/internal/keeper"
 	"github.com/troupe-run/troupe/internal/keypair"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/memory"
@@ -80,7 +87,6 @@ type Runtime struct {
 	table      mountTable
 	operations operations
 	auth       authentication
-	backends   nodeBackends
 }
 
 var _ http.Handler = (*Runtime)(nil)
@@ -88,7 +94,7 @@ var _ http.Handler = (*Runtime)(nil)
 // bindParts gives the parts of rt the Runtime that they are parts of.
 func (rt *Runtime) bindParts() {
 	rt.endpoints.Runtime, rt.drainer.Runtime, rt.table.Runtime, rt.operations.Runtime = rt, rt, rt, rt
-	rt.auth.Runtime, rt.backends.Runtime = rt, rt
+	rt.auth.Runtime = rt
 }
 
 // New opens the store and returns a Runtime with no servers. It fails with
@@ -138,6 +144,7 @@ func New(o Options) (*Runtime, error) {
 	limits.Fill(&work, &o)
 	rt.tasks = worker.NewPool(work)
 	rt.operations.startProcess()
+	rt.backends = newBackends(rt)
 	rt.news.startWith(rt)
 	if m := node.Mail(); m != nil {
 		m.Says(rt.operations.process.Load)
@@ -233,7 +240,7 @@ func (rt *Runtime) Close(ctx context.Context) error {
 			errs = append(errs, rt.node.Close(ctx))
 		}
 		leave, done := halfTime(ctx)
-		rt.backends.close(leave)
+		rt.backends.Close(leave)
 		done()
 		// Clients that do not read leave the store enough time to end its lease.
 		flush, cancel := halfTime(ctx)
@@ -396,3 +403,38 @@ func (d dispatcher) refuseForbidden(x *transport.Exchange, in *actors.Input) boo
 // "json/v2" where that has no native path: on other processors than amd64 and arm64, with Go releases that it does not
 // know yet, and with the build tag troupe_nosonic. docs/dependencies.md says how the two differ.
 func Codec() string { return codec.Path() }
+
+// newBackends returns what runs the backends of the servers of rt.
+func newBackends(rt *Runtime) *hosting.Node {
+	o := &rt.opts.Hosting
+	program := o.Keeper
+	if program == nil {
+		program = host.Kept()
+	}
+	keep := time.Duration(0) // the next Runtime finds nothing without a directory
+	if rt.opts.Dir != "" && program != nil {
+		keep = max(0, cmp.Or(o.Keep, keeper.DefaultKeep))
+	}
+	release := rt.operations.process.Load().Release
+	return hosting.NewNode(backend.Config{
+		Kernel: rt.node.Kernel(), PoolKind: actors.KindPool, InstanceKind: actors.KindInstance,
+		Bounds:     pool.Bounds{Instances: max(o.MaxInstances, 0), Starts: 2 * runtime.GOMAXPROCS(0)},
+		Catalogues: nodestore.NewCatalogues(rt.cluster), Log: rt.log,
+		Info: mcp.Raw(mcp.Implementation{Name: "troupe", Version: cmp.Or(release, "0")}),
+		Processes: func(ctx context.Context, stderr func(id string, line []byte, dropped int)) (*keeper.Client, error) {
+			settings := keeper.Options{Release: release, Log: rt.log, Stderr: stderr}
+			if program == nil {
+				return keeper.Embedded(ctx, settings, "embedded"+strings.ReplaceAll(rt.cluster.Boot(), "-", "_"), nil)
+			}
+			l := keeper.Launch{Program: program, Keep: cmp.Or(o.Keep, keeper.DefaultKeep)}
+			if rt.opts.Dir != "" {
+				dir, err := filepath.Abs(rt.opts.Dir)
+				if err != nil {
+					return nil, err
+				}
+				settings.Socket, l.Log = filepath.Join(dir, "keeper.sock"), filepath.Join(dir, "keeper.log")
+			}
+			return keeper.Join(ctx, settings, l)
+		},
+	}, mainID, keep)
+}

@@ -134,6 +134,15 @@ type Server struct {
 	mount                  mountPoint
 }
 
+// serverBackends are the backends of a server.
+type serverBackends struct {
+	mu  sync.Mutex // guards all, and is held while a change is carried out
+	all []Backend
+
+	// hosted is the server as far as they serve for it; nil without backends, and until it is mounted.
+	hosted atomic.Pointer[hosting.Server]
+}
+
 var serverID = regexp.MustCompile(`^[a-z0-9-]{1,32}$`)
 
 // NewServer returns a server. It panics when opts.ID or a scope is not valid, when a middleware is
@@ -460,7 +469,7 @@ func (s *Server) RemoveSkills(paths ...string) {
 			if !ok || i.tree.path != p {
 				return false
 			}
-			_, _ = s.replaceFiles(i.tree, nil) // there is nothing that could be in the way
+			_, _ = replaceFiles(s, i.tree, nil) // there is nothing that could be in the way
 			maps.DeleteFunc(all, func(_ string, k *skillEntry) bool { return k.tree == i.tree })
 			return true
 		})
@@ -485,7 +494,7 @@ func (s *Server) putSkills(t *skillTree, replace bool) (replaced bool, err error
 			err = catalogue.ErrTaken(t.path)
 			return false
 		}
-		if changed, err = s.replaceFiles(before, t); err != nil {
+		if changed, err = replaceFiles(s, before, t); err != nil {
 			return false
 		}
 		maps.DeleteFunc(all, func(_ string, k *skillEntry) bool { return k.tree == before })
@@ -503,7 +512,7 @@ func (s *Server) putSkills(t *skillTree, replace bool) (replaced bool, err error
 
 // replaceFiles makes resources of the files of t in place of those of before; either may be nil. It returns the URIs of files that
 // were there with other bytes.
-func (s *Server) replaceFiles(before, t *skillTree) (changed []string, err error) {
+func replaceFiles(s *Server, before, t *skillTree) (changed []string, err error) {
 	s.resources.Edit(func(all map[string]*resource) bool {
 		if t != nil {
 			for uri := range t.files {
@@ -532,7 +541,7 @@ func (s *Server) replaceFiles(before, t *skillTree) (changed []string, err error
 }
 
 // skillAt finds a skill by the URI of its SKILL.md, in any spelling.
-func (s *Server) skillAt(uri string) (*skillEntry, bool) {
+func skillAt(s *Server, uri string) (*skillEntry, bool) {
 	now := s.skills.Now()
 	if k, ok := now.ByName[uri]; ok {
 		return k, true
@@ -602,15 +611,15 @@ func (s *Server) FilterChanged() {
 
 // listDigest returns the digest of what v sees of a list, by its index in announced. c is who sees those of backends, nil for nobody in particular.
 func (s *Server) listDigest(list int, v *view, c *hosting.Caller) string {
-	own := s.ownDigest(list, v)
+	own := ownDigest(s, list, v)
 	if h := s.backends.hosted.Load(); h != nil {
-		return h.Digest(own, s.hostedView(v, c), hostedLists[list]...)
+		return h.Digest(own, hostedView(v, c), hostedLists[list]...)
 	}
 	return own
 }
 
 // ownDigest is listDigest for the server's own items.
-func (s *Server) ownDigest(list int, v *view) string {
+func ownDigest(s *Server, list int, v *view) string {
 	switch list {
 	case listTools:
 		return s.tools.Now().DigestFor(seenBy[*tool](v))

@@ -14,6 +14,7 @@ import (
 	"github.com/troupe-run/troupe/internal/backend/listing"
 	"github.com/troupe-run/troupe/internal/guard"
 	"github.com/troupe-run/troupe/internal/hosted"
+	"github.com/troupe-run/troupe/internal/hosting"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/observe"
 	"github.com/troupe-run/troupe/internal/protocol"
@@ -53,7 +54,7 @@ type service struct {
 	prompts   servicePrompts
 	methods   serviceMethods
 	discovery serviceDiscovery
-	hosting   serviceHosting
+	hosting   hostedService
 }
 
 var (
@@ -61,10 +62,31 @@ var (
 	_ logEncoder     = (*service)(nil)
 )
 
+// hostedService is what a service does with the backends of its server. It is in another file than what it is used by, and is found by its type alone.
+type hostedService interface {
+	// now is the server as far as backends serve for it, nil without any.
+	now() *hosting.Server
+	begin()
+	configure(all []Backend)
+	end()
+	newCaller(ctx context.Context, capabilities []byte, r mcp.Revision) *hosting.Caller
+	callerOf(p *actors.Peer) *hosting.Caller
+	callerIn(call *Call) *hosting.Caller
+	initializeResult(c *hosting.Caller, result mcp.InitializeResult, r mcp.Revision) ([]byte, error)
+	resumes(method, name []byte) bool
+	countedAs(of listing.Of, name []byte) string
+	callTool(ctx context.Context, call *Call, dst []byte) ([]byte, int, *mcp.Error)
+	routeMethod(ctx context.Context, call *Call, m *codec.Message, dst []byte) (out []byte, taken bool, err *mcp.Error)
+	mayFollow(v *view, uri string) bool
+	follow(ctx context.Context, call *Call, m *codec.Message, uri string) *mcp.Error
+	rootsChanged(p *actors.Peer)
+	sessionEnded(p *actors.Peer, how actors.Ending)
+}
+
 // bindParts gives the parts of s the service that they are parts of.
 func (s *service) bindParts() {
 	s.tasks.service, s.access.service, s.scopes.service, s.resources.service, s.lists.service = s, s, s, s, s
-	s.tools.service, s.prompts.service, s.methods.service, s.discovery.service, s.hosting.service = s, s, s, s, s
+	s.tools.service, s.prompts.service, s.methods.service, s.discovery.service = s, s, s, s
 	s.access.visible, s.access.count = s.srv.opts.Visible, func() { s.rt.node.Kernel().CountPanic() }
 	s.access.log = func(failure *guard.Failure, unlogged int64) {
 		s.rt.log.Error("a function of the server "+failure.Did(), append(failure.Attrs(), "server", s.id, "function", "Visible", "unlogged", unlogged)...)

@@ -15,6 +15,7 @@ import (
 	"github.com/troupe-run/troupe/cluster"
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/bearer"
+	"github.com/troupe-run/troupe/internal/hosting"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/observe"
 	"github.com/troupe-run/troupe/internal/refusal"
@@ -49,10 +50,11 @@ type shared struct {
 	taskNews  tasknews.Teller
 	leaving   atomic.Bool // it drains: clients must take other connections
 
-	sharesStore    bool                   // other processes may have the same store
-	storesInMemory bool                   // the store is in this process's memory, and so ends with it
-	knowsCallers   bool                   // somebody says who makes a request
-	takesAnybody   bool                   // or it may be that nobody does
+	sharesStore    bool // other processes may have the same store
+	storesInMemory bool // the store is in this process's memory, and so ends with it
+	knowsCallers   bool // somebody says who makes a request
+	takesAnybody   bool // or it may be that nobody does
+	backends       *hosting.Node
 	crowd          bool                   // those of whom nobody says who they are may be several, wherever they come from
 	taskMax        time.Duration          // Options.Store.TaskMax
 	redact         func(*LogMessage) bool // Options.Redact

@@ -105,8 +105,7 @@ func confine(c *host.Confinement) keeper.Confine {
 	if c.Files.Enforce == host.Off {
 		return out
 	}
-	out.Paths = keeper.SystemPaths()
-	for _, path := range c.Files.Read {
+	for _, path := range c.Files.Read { // those of the system are the keeper's to add, as far as they are there
 		out.Paths = append(out.Paths, keeper.Allowance{Path: path})
 	}
 	for _, path := range c.Files.Write {

@@ -222,7 +222,7 @@ func (in *instance) ask(ctx context.Context, q *Request, asks bool, late func())
 	defer r.kept.watch(&out)()
 	response, err := in.conn.Do(ctx, out)
 	in.endCall(r)
-	if err != nil {
+	if err != nil && !errors.Is(context.Cause(in.life), errKept) {
 		r.kept.forget()
 	}
 	return response, err
@@ -266,7 +266,7 @@ func (in *instance) lastWords(f *upstream.Failure) string {
 	if f == nil || f.Why != upstream.ReasonEnded {
 		return ""
 	}
-	if !in.b.waits(in.gone, wordsWait) {
+	if !waits(in.b.c.Clock, in.gone, wordsWait) {
 		return ""
 	}
 	return in.words

@@ -100,7 +100,7 @@ func (c *leftCall) await(lease *lease) {
 		c.response, c.err = c.in.conn.Rejoin(ctx, c.running.kept.call.ID)
 		c.in.endCall(c.running)
 		c.in.b.giveBack(lease, false)
-		if c.err != nil {
+		if c.err != nil && !errors.Is(context.Cause(c.in.life), errKept) {
 			c.running.kept.forget()
 		}
 		close(c.over)

@@ -74,12 +74,12 @@ func (in lifetime) leave(why error, began bool) {
 }
 
 // pause waits, and reports whether the instance is still to live.
-func (in lifetime) pause(d time.Duration) bool { return !in.b.waits(in.life.Done(), d) }
+func (in lifetime) pause(d time.Duration) bool { return !waits(in.b.c.Clock, in.life.Done(), d) }
 
 // waits waits until a channel is closed, and reports whether that was before a time was over.
-func (b *Backends) waits(c <-chan struct{}, most time.Duration) bool {
+func waits(clock upstream.Clock, c <-chan struct{}, most time.Duration) bool {
 	over := make(chan struct{})
-	defer b.c.Clock.AfterFunc(most, func() { close(over) })()
+	defer clock.AfterFunc(most, func() { close(over) })()
 	select {
 	case <-c:
 		return true
@@ -200,7 +200,7 @@ func (in lifetime) beginHere(serve func(context.Context, io.Reader, io.Writer) e
 		_ = toIt.Close()
 		cancel()
 		_ = fromIt.Close()
-		if !in.b.waits(over, farewell) {
+		if !waits(in.b.c.Clock, over, farewell) {
 			in.b.c.Log.Error("a server in this process does not end with its context: what it has is lost until the process ends", "backend", in.of.Name)
 		}
 	}

@@ -82,7 +82,7 @@ func (s *Server) Call(ctx context.Context, q *Request) ([]byte, error) {
 		x.flush(ctx)
 		switch {
 		case err != nil:
-			return nil, s.failed(ctx, err)
+			return nil, failed(ctx, err)
 		case r.Kind == upstream.Refused:
 			return nil, errorOf(&r)
 		case r.Kind == upstream.Complete:
@@ -109,6 +109,7 @@ func (s *Server) ask(ctx context.Context, x *exchange, out Asked) (upstream.Resp
 		return s.backends.Call(ctx, key, c, out)
 	}
 	calling, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	over := func(why error) { cancel(why) }
 	answered := make(chan struct{})
 	var r upstream.Response
 	var err error
@@ -123,15 +124,15 @@ func (s *Server) ask(ctx context.Context, x *exchange, out Asked) (upstream.Resp
 			x.leave()
 			return upstream.Response{}, context.Cause(ctx)
 		}
-		cancel(context.Cause(ctx))
+		over(context.Cause(ctx))
 		<-answered
 	}
-	cancel(nil)
+	over(nil)
 	return r, err
 }
 
 // failed is the error of a call that its backend has not answered.
-func (s *Server) failed(ctx context.Context, err error) error {
+func failed(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

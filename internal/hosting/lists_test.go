@@ -1,9 +1,11 @@
 package hosting_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -124,6 +126,23 @@ func TestPages(t *testing.T) {
 	v.Sees = func(*hosting.Item) bool { return false }
 	if _, last := s.AppendPage(nil, true, listing.Tools, v, hosting.Start, 0); last != "" {
 		t.Errorf("nothing is seen, and yet there is a page behind %q", last)
+	}
+}
+
+// TestHiddenIsLogged names the backend whose item is hidden by another one's of the same name, once.
+func TestHiddenIsLogged(t *testing.T) {
+	t.Parallel()
+	f := &fake{}
+	f.set("a", catalogue(mcp.Latest, nil, nil, []string{`{"uri":"x://1","name":"one"}`, `{"uri":"x://2","name":"two"}`}, nil))
+	f.set("b", catalogue(mcp.Latest, nil, nil, []string{`{"uri":"x://1","name":"other"}`, `{"uri":"x://3","name":"three"}`}, nil))
+	var log bytes.Buffer
+	s := hosting.New(f, slog.New(slog.NewTextHandler(&log, nil)))
+	s.Configure([]hosting.Backend{{Name: "a", Key: "a"}, {Name: "b", Key: "b"}})
+	for range 2 {
+		s.AppendPage(nil, true, listing.Resources, &hosting.View{Caller: callerOf("s")}, hosting.Start, 10)
+	}
+	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "name=x://1 first=a hidden=b") {
+		t.Errorf("logged: %s", got)
 	}
 }
 

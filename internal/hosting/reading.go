@@ -61,18 +61,17 @@ const (
 	mostReadings = 64
 )
 
-// read returns the reading of a catalogue of the backend.
-func (m *mounted) read(c *backend.Catalogue) *reading {
+// read returns the reading of a catalogue of the backend. isNew says that none was like it.
+func (m *mounted) read(c *backend.Catalogue) (r *reading, isNew bool) {
 	k := &m.known
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if r := k.of[c]; r != nil {
-		return r
+		return r, false
 	}
 	digest := c.Digest()
-	r := k.alike[digest]
-	if r == nil {
-		r = m.newReading(c)
+	if r = k.alike[digest]; r == nil {
+		r, isNew = m.newReading(c), true
 		if k.alike == nil || len(k.alike) >= mostReadings {
 			k.alike = make(map[string]*reading)
 		}
@@ -82,7 +81,7 @@ func (m *mounted) read(c *backend.Catalogue) *reading {
 		k.of = make(map[*backend.Catalogue]*reading)
 	}
 	k.of[c] = r
-	return r
+	return r, isNew
 }
 
 // each calls f for all that was read of the backend, until it returns false.
@@ -150,7 +149,45 @@ func (s *Server) reading(m *mounted, c *Caller) *reading {
 	if !ok {
 		return nil
 	}
-	return m.read(known)
+	r, isNew := m.read(known)
+	if isNew {
+		s.logHidden(m, r)
+	}
+	return r
+}
+
+// mostHidden is how many items of one list are logged that another backend hides.
+const mostHidden = 10
+
+// logHidden logs which items of a backend nobody sees, because one that comes first has their names, or hides with its own those of
+// others.
+func (s *Server) logHidden(m *mounted, r *reading) {
+	first := true // whether others come before m
+	for _, other := range *s.now.Load() {
+		if other == m {
+			first = false
+			continue
+		}
+		shows, hides := other, m
+		if !first {
+			shows, hides = m, other
+		}
+		other.each(func(theirs *reading) bool {
+			for of := range r.lists {
+				n := 0
+				for item := range r.lists[of].All {
+					if _, both := theirs.lists[of].Find(item.Name); !both {
+						continue
+					}
+					if n++; n > mostHidden {
+						break
+					}
+					s.log.Warn("two backends have an item of one name: that of the first counts", "list", listing.Of(of).Member(), "name", item.Name, "first", shows.Key, "hidden", hides.Key)
+				}
+			}
+			return false // others of theirs differ little
+		})
+	}
 }
 
 // An Item is a tool, a prompt, a resource or a template of a backend.

@@ -104,7 +104,7 @@ func (s *Server) Subscribe(ctx context.Context, c *Caller, item *Item, uri strin
 	r, err := s.backends.Call(ctx, item.backend.Key, c.Caller, Asked{Method: method, Params: params, Safe: true})
 	switch {
 	case err != nil:
-		return s.failed(ctx, err)
+		return failed(ctx, err)
 	case r.Kind == upstream.Refused:
 		return errorOf(&r)
 	}

@@ -40,7 +40,8 @@ type Options struct {
 	// not wait. Nil drops them; [Status] has the last ones anyway.
 	Stderr func(id string, line []byte, dropped int)
 
-	keep time.Duration // what Launch.Keep says, for a keeper that is there already
+	keep     time.Duration // what Launch.Keep says, for a keeper that is there already
+	patience time.Duration // how long Join waits for one that somebody starts anew, if not serviceTime
 }
 
 // A Client uses a keeper. It connects again when the connection breaks while the keeper lives; who has the keeper's processes does not see that.

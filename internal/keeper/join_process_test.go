@@ -5,8 +5,10 @@ package keeper
 import (
 	"bufio"
 	"errors"
+	"io"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -20,7 +22,7 @@ func joiner(t *testing.T) (Options, Launch) {
 	dir := t.TempDir()
 	o := Options{Socket: filepath.Join(dir, "keeper.sock"), Log: quiet()}
 	t.Cleanup(func() {
-		if boot := storedBoot(o.Socket); boot == "" {
+		if boot, _ := storedBoot(o.Socket); boot == "" {
 			t.Error("no boot is stored")
 		} else {
 			await(t, "the end of what has the mark", func() bool { return len(marked(t, boot)) == 0 })
@@ -59,7 +61,7 @@ func TestJoin(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = next.Close() }()
-	if next.PID() != first.PID() || next.Boot() != first.Boot() || next.Boot() != storedBoot(o.Socket) {
+	if stored, stay := storedBoot(o.Socket); next.PID() != first.PID() || next.Boot() != first.Boot() || next.Boot() != stored || stay {
 		t.Errorf("the second has %d %s, the first %d %s", next.PID(), next.Boot(), first.PID(), first.Boot())
 	}
 	q, err := next.Adopt(t.Context(), "a", 0)
@@ -246,19 +248,25 @@ func TestStoredBoots(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = lock.Close() }()
-	whole, err := lockText(lock, "a")
-	if err != nil {
-		t.Fatal(err)
+	text := func(boot string, stay bool) string {
+		text, err := lockText(lock, boot, stay)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
 	}
-	long, err := lockText(lock, strings.Repeat("a", 65))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for text, want := range map[string]string{"": "", whole: "a", whole[:len(whole)-1]: "", "a\n": "", "a 0:0\n": "", "b" + whole: "ba", " " + whole: "", long: ""} {
+	whole, stays := text("a", false), text("a", true)
+	for text, want := range map[string]string{
+		"": "", whole: "a", stays: "a stay", whole[:len(whole)-1]: "", stays[:len(stays)-2]: "", "a\n": "", "a 0:0\n": "", "b" + whole: "ba", " " + whole: "", text(strings.Repeat("a", 65), false): "",
+	} {
 		if err := os.WriteFile(lockOf(socket), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if got := storedBoot(socket); got != want {
+		got, stay := storedBoot(socket)
+		if stay {
+			got += " stay"
+		}
+		if got != want {
 			t.Errorf("%q is the boot %q, want %q", text, got, want)
 		}
 	}
@@ -269,14 +277,81 @@ func TestStoredBoots(t *testing.T) {
 	if err := os.CopyFS(elsewhere, os.DirFS(filepath.Dir(socket))); err != nil {
 		t.Fatal(err)
 	}
-	if got := storedBoot(filepath.Join(elsewhere, "keeper.sock")); got != "" {
+	if got, _ := storedBoot(filepath.Join(elsewhere, "keeper.sock")); got != "" {
 		t.Errorf("a copy has the boot %q", got)
 	}
-	for _, boot := range []string{"", "given"} {
-		before := storedBoot(socket)
-		if got, err := storeBoot(lock, socket, boot); err != nil || got != storedBoot(socket) || boot != "" && got != boot || boot == "" && got != before {
-			t.Errorf("%q is stored as %q, %v", boot, got, err)
+	for _, row := range []struct {
+		boot string
+		stay bool
+		want string
+	}{{"", false, "a"}, {"", true, "a"}, {"given", true, "given"}, {"", false, "given"}} {
+		got, err := storeBoot(lock, socket, row.boot, row.stay)
+		if stored, stay := storedBoot(socket); err != nil || got != row.want || stored != row.want || stay != row.stay {
+			t.Errorf("%+v is stored as %q %t, %v", row, stored, stay, err)
 		}
+	}
+}
+
+// service runs a keeper as a service manager does, until the test ends.
+func service(t *testing.T, socket string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(ownProgram(t), "keeper", "--socket", socket, "--stay")
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = w
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = w.Close()
+	lines := bufio.NewReader(r)
+	if _, err := lines.ReadString('\n'); err != nil { // it is ready
+		t.Fatal(err)
+	}
+	go func() { _, _ = io.Copy(io.Discard, lines) }()
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		_ = cmd.Wait()
+		_ = r.Close()
+	})
+	return cmd
+}
+
+// TestJoinAService waits for a keeper that somebody starts anew, and starts one of its own where nobody does.
+func TestJoinAService(t *testing.T) {
+	t.Parallel()
+	o, l := joiner(t)
+	o.patience = time.Hour
+	l.Program = []string{"/there/is/none"}
+	first := service(t, o.Socket)
+	c, err := Join(t.Context(), o, l)
+	if err != nil || c.PID() != first.Process.Pid {
+		t.Fatalf("of a service: %v", err)
+	}
+	_ = first.Process.Kill()
+	<-c.Ended()
+	_ = c.Close()
+	clients := make(chan *Client)
+	go func() {
+		c, err := Join(t.Context(), o, l)
+		if err != nil {
+			t.Error(err)
+		}
+		clients <- c
+	}()
+	second := service(t, o.Socket)
+	if c = <-clients; c == nil || c.PID() != second.Process.Pid {
+		t.Fatal("of a service that was started anew: it is another one")
+	}
+	_ = second.Process.Kill()
+	<-c.Ended()
+	_ = c.Close()
+	o.patience = 1
+	l.Program = []string{ownProgram(t), "keeper"}
+	_ = joined(t, o, l)
+	if _, stay := storedBoot(o.Socket); stay {
+		t.Error("one of its own stays")
 	}
 }
 

@@ -41,6 +41,8 @@ func Sweep(context.Context, string) (int, error) { return 0, ErrSystem }
 
 func sweepLeft(context.Context, Options, Launch) {}
 
+func storedBoot(string) (string, bool) { return "", false }
+
 // SystemPaths are none where files are not restricted.
 func SystemPaths() []Allowance { return nil }
 

@@ -39,7 +39,7 @@ func readFlags(args []string, output io.Writer) (flags, error) {
 	set.IntVar(&f.fd, "fd", -1, "the open file that is its only connection, in place of a socket")
 	set.StringVar(&f.boot, "boot", "", "the name by which what it leaves behind is found if it is killed: letters, digits and underscores (that of the keeper that had the socket before)")
 	set.DurationVar(&f.keep, "keep", DefaultKeep, "how long it keeps processes that nobody has, and itself")
-	set.BoolVar(&f.stay, "stay", false, "stay without processes, as a service that others start")
+	set.BoolVar(&f.stay, "stay", false, "stay without processes, as a service that somebody starts anew when it ends")
 	set.StringVar(&f.log, "log", "", "the file that its log is appended to, in place of standard error")
 	set.StringVar(&f.release, "release", "", "what it says of its release")
 	set.IntVar(&f.ready, "ready", -1, "the open file that is told when it can be used, or why not")
@@ -114,7 +114,7 @@ func keep(ctx context.Context, f flags, shim []string) error {
 	var listener *net.UnixListener
 	if f.socket != "" {
 		var release func()
-		if listener, f.boot, release, err = listen(f.socket, f.boot); err != nil {
+		if listener, f.boot, release, err = listen(f.socket, f.boot, f.stay); err != nil {
 			return err
 		}
 		defer release()

@@ -40,7 +40,7 @@ func short(path string) (through string, done func(), err error) {
 }
 
 // listen serves a socket for this user alone. Who has the lock beside it replaces what a killed keeper has left. The boot that counts is the one that is given, or else that of the keeper before, or else a new one.
-func listen(path, boot string) (*net.UnixListener, string, func(), error) {
+func listen(path, boot string, stay bool) (*net.UnixListener, string, func(), error) {
 	lock, err := os.OpenFile(lockOf(path), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, "", nil, err
@@ -52,7 +52,7 @@ func listen(path, boot string) (*net.UnixListener, string, func(), error) {
 	if err := lockSocket(lock, path); err != nil {
 		return fail(err)
 	}
-	boot, err = storeBoot(lock, path, boot)
+	boot, err = storeBoot(lock, path, boot, stay)
 	if err != nil {
 		return fail(err)
 	}
@@ -86,44 +86,48 @@ func listen(path, boot string) (*net.UnixListener, string, func(), error) {
 // lockOf returns the file of the lock of a socket. It stays, and has the boot of the last keeper.
 func lockOf(socket string) string { return socket + ".lock" }
 
-// lockText is what a lock says of a boot: also which file it is, since a copy of its directory has nothing of what the keeper has started.
-func lockText(lock *os.File, boot string) (string, error) {
+// lockText is what a lock says of a keeper: its boot, whether it stays, and which file this is, since a copy of its directory has nothing of what the keeper has started.
+func lockText(lock *os.File, boot string, stay bool) (string, error) {
 	info, err := lock.Stat()
 	if err != nil {
 		return "", err
 	}
-	stat := info.Sys().(*syscall.Stat_t)
-	return fmt.Sprintf("%s %d:%d\n", boot, stat.Dev, stat.Ino), nil
+	stat, stays := info.Sys().(*syscall.Stat_t), ""
+	if stay {
+		stays = " stay"
+	}
+	return fmt.Sprintf("%s %d:%d%s\n", boot, stat.Dev, stat.Ino, stays), nil
 }
 
-// storedBoot returns the boot of the keeper that had a socket last, and "" if there was none.
-func storedBoot(socket string) string {
+// storedBoot returns the boot of the keeper that had a socket last, and "" if there was none. stay says that it stays without processes, and so that somebody starts it anew.
+func storedBoot(socket string) (boot string, stay bool) {
 	lock, err := os.Open(lockOf(socket))
 	if err != nil {
-		return ""
+		return "", false
 	}
 	defer func() { _ = lock.Close() }()
 	text, err := io.ReadAll(io.LimitReader(lock, 1024))
 	if err != nil {
-		return ""
+		return "", false
 	}
-	boot, _, _ := strings.Cut(string(text), " ")
-	if want, err := lockText(lock, boot); err != nil || string(text) != want || checkBoot(boot) != nil { // cut short by a kill, before anything was started
-		return ""
+	boot, _, _ = strings.Cut(string(text), " ")
+	stay = strings.HasSuffix(string(text), " stay\n")
+	if want, err := lockText(lock, boot, stay); err != nil || string(text) != want || checkBoot(boot) != nil { // cut short by a kill, before anything was started
+		return "", false
 	}
-	return boot
+	return boot, stay
 }
 
 // storeBoot stores the boot of a keeper in the lock of its socket, so that whoever comes after it finds what it leaves if it is killed.
-func storeBoot(lock *os.File, path, boot string) (string, error) {
-	stored := storedBoot(path)
+func storeBoot(lock *os.File, path, boot string, stay bool) (string, error) {
+	stored, stays := storedBoot(path)
 	if boot = cmp.Or(boot, stored); boot == "" {
 		boot = newToken()
 	}
-	if boot == stored {
+	if boot == stored && stay == stays {
 		return boot, nil
 	}
-	text, err := lockText(lock, boot)
+	text, err := lockText(lock, boot, stay)
 	if err == nil {
 		err = lock.Truncate(0)
 	}

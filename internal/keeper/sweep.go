@@ -50,7 +50,8 @@ const sweepTime = 10 * time.Second
 
 // sweepLeft ends what a keeper of a socket has left that was killed. It has the lock of the socket meanwhile: a keeper that has it lives, whether its socket is there or not, and one that starts waits.
 func sweepLeft(ctx context.Context, o Options, l Launch) {
-	boot := cmp.Or(l.Boot, storedBoot(o.Socket))
+	stored, _ := storedBoot(o.Socket)
+	boot := cmp.Or(l.Boot, stored)
 	if boot == "" {
 		return // there was none
 	}

@@ -80,6 +80,8 @@ func TestNames(t *testing.T) {
 			host.Contains(t, call, c.Post(call).Body, want)
 		}
 		m := h.Stateless(`{}`)
+		lists, _ := m.Do("tools/list", `{}`)
+		host.Contains(t, "lists of backends may differ by client", lists.Body, `"cacheScope":"private"`)
 		a, id := m.Tool("b__echo", `{}`)
 		host.Equal(t, "the result for a stateless client", m.Done(a, id), "b echo")
 		host.Contains(t, "the result for a stateless client", a.Body, `"io.modelcontextprotocol/serverInfo":{"name":"endpoint","version":"9"}`)
@@ -380,6 +382,88 @@ func TestSessionEnds(t *testing.T) {
 		case <-ended:
 		case <-time.After(time.Minute):
 			t.Error("the instance goes on")
+		}
+	})
+}
+
+// TestLost tells a session once that its instance is gone, and begins another one for the next call; or ends the session.
+func TestLost(t *testing.T) {
+	kit.Bubble(t, func(t *testing.T) {
+		for _, on := range []theirs.OnLoss{theirs.Restart, theirs.End} {
+			s := &stranger{call: func(t *talk, m message) {
+				t.text(m, "done")
+				if strings.Contains(string(m.Params.Arguments), "end") {
+					time.Sleep(time.Second)
+					t.end()
+				}
+			}}
+			h := hosting(t, troupe.Options{}, nil, backend{"one", s, theirs.Options{Prefix: theirs.NoPrefix, OnLoss: on}})
+			c := h.Session()
+			stream := c.Get("")
+			told := host.Reading(stream)
+			c.Post(host.Call("1", "echo", `{"end":true}`))
+			time.Sleep(5 * time.Second)
+			a := c.Post(host.Call("2", "echo", `{}`))
+			stream.Close()
+			warnings := 0
+			for _, e := range told() {
+				if strings.Contains(e, "the server one has ended") {
+					warnings++
+				}
+			}
+			switch {
+			case on == theirs.Restart && (warnings != 1 || !strings.Contains(a.Body, "done")):
+				t.Errorf("restart: told %d times, and then %s %s", warnings, a.Status, a.Body)
+			case on == theirs.End && (a.StatusCode != 404 || warnings != 0):
+				t.Errorf("end: told %d times, and then %s %s", warnings, a.Status, a.Body)
+			}
+		}
+	})
+}
+
+// TestLevel tells the instance of a session its log level, and what it logs outside of calls goes to the standalone stream.
+func TestLevel(t *testing.T) {
+	kit.Bubble(t, func(t *testing.T) {
+		levels := make(chan string, 4)
+		s := &stranger{call: func(t *talk, m message) { t.text(m, "done") }}
+		s.wanted = func(t *talk, m message) bool {
+			if m.Method == "logging/setLevel" {
+				levels <- m.Params.Level
+				time.AfterFunc(time.Second, func() {
+					t.say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":%q,"data":"outside"}}`, m.Params.Level)
+					t.say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"debug","data":"not wanted"}}`)
+				})
+			}
+			return false
+		}
+		c := alone(t, s).Session()
+		stream := c.Get("")
+		told := host.Reading(stream)
+		c.Post(host.Method("1", "logging/setLevel", `{"level":"warning"}`))
+		time.Sleep(time.Minute)
+		if s.began.Load() > 1 || len(levels) != 0 {
+			t.Error("a level began an instance")
+		}
+		c.Post(host.Call("2", "echo", `{}`))
+		if got := <-levels; got != "warning" {
+			t.Errorf("the instance has the level %s", got)
+		}
+		time.Sleep(time.Minute)
+		c.Post(host.Method("3", "logging/setLevel", `{"level":"error"}`))
+		if got := <-levels; got != "error" {
+			t.Errorf("the instance has the level %s", got)
+		}
+		time.Sleep(time.Minute)
+		stream.Close()
+		var logs []string
+		for _, e := range told() {
+			if strings.Contains(e, "notifications/message") {
+				logs = append(logs, e)
+			}
+		}
+		want := []string{`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"warning","data":"outside"}}`, `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":"outside"}}`}
+		if !slices.Equal(logs, want) {
+			t.Errorf("%s\nwant\n%s", strings.Join(logs, "\n"), strings.Join(want, "\n"))
 		}
 	})
 }

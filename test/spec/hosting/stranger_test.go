@@ -53,6 +53,7 @@ type stranger struct {
 type talk struct {
 	s   *stranger
 	ctx context.Context
+	end func()     // ends the instance
 	mu  sync.Mutex // guards the rest
 	out io.Writer
 	n   int
@@ -101,12 +102,32 @@ const strangerInfo = `{"name":"stranger","version":"2","odd":true}`
 func (s *stranger) serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	s.began.Add(1)
 	ctx, cancel := context.WithCancel(ctx)
-	t := &talk{s: s, ctx: ctx, out: out, ask: make(map[string]chan message)}
+	t := &talk{s: s, ctx: ctx, end: cancel, out: out, ask: make(map[string]chan message)}
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
-	for lines := bufio.NewScanner(in); lines.Scan(); {
-		m := message{raw: lines.Text()}
+	lines := make(chan string)
+	go func() {
+		defer close(lines)
+		for all := bufio.NewScanner(in); all.Scan(); {
+			select {
+			case lines <- all.Text():
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	for {
+		var m message
+		select {
+		case line, ok := <-lines:
+			if !ok {
+				return nil
+			}
+			m.raw = line
+		case <-ctx.Done():
+			return nil
+		}
 		if err := json.Unmarshal([]byte(m.raw), &m); err != nil {
 			return err
 		}
@@ -124,7 +145,6 @@ func (s *stranger) serve(ctx context.Context, in io.Reader, out io.Writer) error
 			t.receive(&running, m)
 		}
 	}
-	return nil
 }
 
 func (t *talk) receive(running *sync.WaitGroup, m message) {

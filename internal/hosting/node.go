@@ -1,0 +1,186 @@
+package hosting
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/troupe-run/troupe/internal/backend"
+	"github.com/troupe-run/troupe/internal/backend/listing"
+	"github.com/troupe-run/troupe/internal/backend/pool"
+	"github.com/troupe-run/troupe/internal/upstream"
+)
+
+// A Host is a mounted server that hears of what becomes of its backends. Its methods are called on goroutines that have nothing else to do,
+// but for Heard, which must not block.
+type Host interface {
+	// Heard gets what the backend with a key says beside any call.
+	Heard(key string, e *backend.Event)
+	// Changed says that lists of a backend are no longer what they were, and Known that they are known now, which is no change.
+	Changed(lists []listing.Of)
+	Known()
+	// Lost says that a session has lost its instance of a backend.
+	Lost(key, session string, reason pool.Reason)
+}
+
+// A Node runs the backends of all servers of a process. The key of a backend is its name, with the id of its server and a slash in front unless
+// that is the main one. Make one with NewNode; its methods may be called from any goroutine.
+type Node struct {
+	config backend.Config
+	main   string // the id of the server whose backends have their own names as keys
+	keep   time.Duration
+
+	mu       sync.Mutex // guards the rest, and is held while all are configured
+	of       map[string][]backend.Backend
+	order    []string    // the ids of servers
+	servers  sync.Map    // of Host, by the ids of servers; needs no lock
+	due      atomic.Bool // they are to be configured
+	soon     *time.Timer
+	running  *backend.Backends // nil as long as there are none
+	shutDown bool
+}
+
+// configureDelay is how long servers that are mounted may wait for those that are mounted beside them: what an earlier process has left is adopted
+// once, by all of them.
+const configureDelay = 100 * time.Millisecond
+
+// storePatience bounds how long it may take to find what backends have listed last.
+const storePatience = 5 * time.Second
+
+// NewNode returns a Node without backends. Of the config it sets what hears of backends. main is the id of the server whose backends have their own
+// names as keys. keep is how long processes are kept for the next process once this one is gone, 0 if it would not find them.
+func NewNode(c backend.Config, main string, keep time.Duration) *Node {
+	n := &Node{config: c, main: main, keep: keep, of: make(map[string][]backend.Backend)}
+	n.config.Heard = func(e backend.Event) { n.tell(e.Backend, func(h Host) { h.Heard(e.Backend, &e) }) }
+	n.config.Changed = func(key, _ string, lists []listing.Of) { n.tell(key, func(h Host) { h.Changed(lists) }) }
+	n.config.Lost = func(key, session string, reason pool.Reason) {
+		n.tell(key, func(h Host) { h.Lost(key, session, reason) })
+	}
+	return n
+}
+
+var _ Backends = (*Node)(nil)
+
+// Key is the key of a backend of a server.
+func (n *Node) Key(server, name string) string {
+	if server == n.main {
+		return name
+	}
+	return server + "/" + name
+}
+
+// tell calls f with the server of a backend, if it is mounted.
+func (n *Node) tell(key string, f func(Host)) {
+	id, _, ok := strings.Cut(key, "/")
+	if !ok {
+		id = n.main
+	}
+	if h, ok := n.servers.Load(id); ok {
+		f(h.(Host))
+	}
+}
+
+// Keeps reports whether processes of commands outlive this one.
+func (n *Node) Keeps() bool { return n.keep > 0 }
+
+// Set has the backends of a server be these, with their keys as names; nil takes them away. It happens at once, or soon, together with those of servers
+// that are mounted meanwhile, or before a call needs one.
+func (n *Node) Set(server string, h Host, all []backend.Backend, now bool) {
+	n.mu.Lock()
+	if _, known := n.of[server]; !known {
+		n.order = append(n.order, server)
+	}
+	n.servers.Store(server, h)
+	if n.of[server] = all; all == nil {
+		n.servers.CompareAndDelete(server, h)
+		delete(n.of, server)
+		n.order = slices.DeleteFunc(n.order, func(of string) bool { return of == server })
+	}
+	n.due.Store(true)
+	if !now && n.soon == nil {
+		n.soon = time.AfterFunc(configureDelay, func() { n.ready() })
+	}
+	n.mu.Unlock()
+	if now {
+		n.ready()
+	}
+}
+
+// ready returns the running backends, which are those of the servers from now on.
+func (n *Node) ready() *backend.Backends {
+	if n.due.Load() {
+		n.configure()
+	}
+	return n.running
+}
+
+func (n *Node) configure() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.due.Load() {
+		return
+	}
+	var all []backend.Backend
+	for _, server := range n.order {
+		all = append(all, n.of[server]...)
+	}
+	if n.running == nil {
+		n.running = backend.New(n.config)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), storePatience)
+	defer cancel()
+	if n.shutDown {
+		n.running.Close(ctx, 0) // whoever asks for them is refused
+	} else {
+		n.running.Configure(ctx, all)
+	}
+	n.due.Store(false)
+	for _, server := range n.order {
+		if h, ok := n.servers.Load(server); ok {
+			go h.(Host).Known()
+		}
+	}
+}
+
+// Close ends all instances, or leaves processes to the next process. It waits for that until ctx ends.
+func (n *Node) Close(ctx context.Context) {
+	n.mu.Lock()
+	running := n.running
+	n.shutDown = true
+	if n.soon != nil {
+		n.soon.Stop()
+	}
+	n.mu.Unlock()
+	if running != nil {
+		running.Close(ctx, n.keep)
+	}
+}
+
+// Call implements Backends.
+func (n *Node) Call(ctx context.Context, name string, c backend.Caller, q Asked) (upstream.Response, error) {
+	return Of(n.ready()).Call(ctx, name, c, q)
+}
+
+// Notify implements Backends.
+func (n *Node) Notify(ctx context.Context, name, session, method string, params []byte) error {
+	return n.ready().Notify(ctx, name, session, method, params)
+}
+
+// Catalogue implements Backends.
+func (n *Node) Catalogue(name string, c backend.Caller) (*backend.Catalogue, bool) {
+	return n.ready().Catalogue(name, c)
+}
+
+// Knows implements Backends.
+func (n *Node) Knows(name string, c backend.Caller) bool { return n.ready().Knows(name, c) }
+
+// Learn implements Backends.
+func (n *Node) Learn(ctx context.Context, name string, c backend.Caller) (*backend.Catalogue, error) {
+	return n.ready().Learn(ctx, name, c)
+}
+
+// SessionGone implements Backends.
+func (n *Node) SessionGone(session string) { n.ready().SessionGone(session) }
