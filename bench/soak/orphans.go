@@ -61,7 +61,7 @@ type orphansRun struct {
 
 // runOrphans kills serve, its keeper, wrappers and servers --rounds times, at most for --time, and looks each time for what is left.
 func runOrphans(ctx context.Context, o options) (*orphansReport, error) {
-	h, err := newHosting(ctx, o, hardToEnd, "", "--keep", "1m")
+	h, err := newHosting(ctx, o, hardToEnd, "", "--keep", "20s")
 	if err != nil {
 		return nil, err
 	}
@@ -97,14 +97,11 @@ func runOrphans(ctx context.Context, o options) (*orphansReport, error) {
 
 // awaitKeeper waits until the keeper has ended, which has nothing to keep any more.
 func (w *orphansRun) awaitKeeper() {
-	for began := time.Now(); w.keeper != 0; {
-		if _, there := program.Look(w.keeper); !there {
-			return
-		}
-		if time.Since(began) > stuckAfter || !client.Sleep(w.ctx, 5*time.Millisecond) {
-			w.report.addBroken("the keeper %d is there after serve has ended, and has nothing to keep", w.keeper)
-			return
-		}
+	if w.keeper == 0 {
+		return
+	}
+	if err := w.awaitGone(w.keeper); err != nil {
+		w.report.addBroken("the keeper, which has nothing to keep when serve has ended: %v", err)
 	}
 }
 
@@ -158,8 +155,10 @@ func (w *orphansRun) strike(victim string, all []*boarder) error {
 		}
 	case theKeeper:
 		err = killPID(first.keeper())
-	case theWrapper:
-		err = killPID(first.tops)
+	case theWrapper: // whose server answers until the keeper ends it, too
+		if err = killPID(first.tops); err == nil {
+			err = w.awaitGone(first.pid)
+		}
 	case theServer:
 		err = killPID(first.pid)
 	}
@@ -183,6 +182,18 @@ func (w *orphansRun) strike(victim string, all []*boarder) error {
 		b.tops = w.over(b.pid)
 	}
 	return nil
+}
+
+// awaitGone waits until there is no process of a pid.
+func (w *orphansRun) awaitGone(pid int) error {
+	for began := time.Now(); ; {
+		if _, there := program.Look(pid); !there {
+			return nil
+		}
+		if time.Since(began) > stuckAfter || !client.Sleep(w.ctx, 5*time.Millisecond) {
+			return fmt.Errorf("process %d is still there", pid)
+		}
+	}
 }
 
 // killPID kills a process that is not a child of this one.
@@ -224,7 +235,7 @@ func (w *orphansRun) checkLevels(victim string) error {
 }
 
 // keeperFiles is how many more files a keeper may have than when it was first looked at.
-const keeperFiles = 4
+const keeperFiles = 2
 
 // checkKeeper finds the keeper by an instance of its own, and counts its files.
 func (w *orphansRun) checkKeeper() error {
@@ -237,12 +248,18 @@ func (w *orphansRun) checkKeeper() error {
 		return err
 	}
 	w.awaitNone(&w.report.report, "a session of a good backend")
-	files := program.Files(keeper)
-	if w.report.Keeper[1] = files; keeper != w.keeper {
-		w.keeper, w.report.Keeper[0] = keeper, files
+	first := keeper != w.keeper
+	w.keeper = keeper
+	for began := time.Now(); ; {
+		files := program.Files(keeper)
+		if w.report.Keeper[1] = files; first {
+			w.report.Keeper[0] = files
+		}
+		switch {
+		case files <= w.report.Keeper[0]+keeperFiles:
+			return nil
+		case time.Since(began) > stuckAfter || !client.Sleep(w.ctx, 5*time.Millisecond):
+			return fmt.Errorf("the keeper has %d files, and had %d", files, w.report.Keeper[0])
+		}
 	}
-	if files > w.report.Keeper[0]+keeperFiles {
-		return fmt.Errorf("the keeper has %d files, and had %d", files, w.report.Keeper[0])
-	}
-	return nil
 }

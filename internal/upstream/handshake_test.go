@@ -56,6 +56,7 @@ func TestEra(t *testing.T) {
 		"legacy":                               {discover: refused, initialize: initialized, revision: mcp.LatestLegacy, found: EraLegacy, came: "server/discover, initialize, notifications/initialized"},
 		"both":                                 {discover: result(bothDiscover), initialize: initialized, revision: mcp.Latest, found: EraBoth, came: "server/discover"},
 		"both, and the older wanted":           {o: Options{Want: EraLegacy}, discover: result(bothDiscover), initialize: initialized, revision: mcp.LatestLegacy, found: EraBoth, came: "server/discover, initialize, notifications/initialized"},
+		"both, by one process either":          {o: Options{Want: EraLegacy}, discover: result(bothDiscover), initialize: refused, why: ReasonRestart, era: EraBoth, came: "server/discover, initialize"},
 		"modern, and the older wanted":         {o: Options{Want: EraLegacy}, discover: modern, initialize: refused, revision: mcp.Latest, found: EraModern, came: "server/discover, initialize"},
 		"modern, and the older wanted in vain": {o: Options{Want: EraLegacy}, discover: modern, initialize: none, revision: mcp.Latest, found: EraModern, came: "server/discover, initialize"},
 		"modern, and another revision of the older":     {o: Options{Want: EraLegacy}, discover: modern, initialize: func(m message) string { return unsupported(m, mcp.CodeUnsupportedVersion, `["2026-07-28"]`) }, revision: mcp.Latest, found: EraModern, came: "server/discover, initialize"},
