@@ -23,7 +23,7 @@ type Catalogues struct{ n *cluster.Node }
 // NewCatalogues returns those in the store of n.
 func NewCatalogues(n *cluster.Node) Catalogues { return Catalogues{n} }
 
-const catalogueKey = "keys.catalogue-"
+const catalogueKey = "keys.catalogue."
 
 // Load returns what was stored for the digest of a configuration, nil if nothing was.
 func (s Catalogues) Load(ctx context.Context, digest string) ([]byte, error) {
