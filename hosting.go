@@ -20,6 +20,7 @@ import (
 	"github.com/troupe-run/troupe/internal/backend"
 	"github.com/troupe-run/troupe/internal/backend/listing"
 	"github.com/troupe-run/troupe/internal/backend/pool"
+	"github.com/troupe-run/troupe/internal/catalogue"
 	"github.com/troupe-run/troupe/internal/hostfile"
 	"github.com/troupe-run/troupe/internal/hosting"
 	"github.com/troupe-run/troupe/internal/protocol"
@@ -304,7 +305,8 @@ func (s hostedCalls) routeMethod(ctx context.Context, call *Call, m *codec.Messa
 		return out, true, err
 	case mcp.MethodToolsList, mcp.MethodPromptsList, mcp.MethodResourcesList, mcp.MethodResourcesTemplatesList:
 		s.now().Learn(ctx, s.callerIn(call))
-		return nil, false, nil
+		out, err = s.appendList(call, m, dst)
+		return out, true, err
 	case mcp.MethodPromptsGet:
 		name := decodeText(m.Name)
 		if _, own := s.srv.prompts.Get(name); !own {
@@ -325,6 +327,48 @@ func (s hostedCalls) routeMethod(ctx context.Context, call *Call, m *codec.Messa
 	}
 	out, _, err = s.ask(ctx, call, c, item, dst)
 	return out, true, err
+}
+
+// appendList answers with a page of a list that has items of backends.
+func (s hostedCalls) appendList(call *Call, m *codec.Message, dst []byte) ([]byte, *mcp.Error) {
+	var p pager
+	list := listResources
+	switch string(m.Method) {
+	case mcp.MethodToolsList:
+		list, p = listTools, hostedPager(s.service, call, listing.Tools, s.srv.tools.Now())
+	case mcp.MethodPromptsList:
+		list, p = listPrompts, hostedPager(s.service, call, listing.Prompts, s.srv.prompts.Now())
+	case mcp.MethodResourcesList:
+		p = hostedPager(s.service, call, listing.Resources, s.srv.resources.Now())
+	default:
+		p = hostedPager(s.service, call, listing.Templates, s.srv.templates.Now())
+	}
+	s.lists.remoteLists.noteListAsked(list)
+	return s.lists.appendListPage(call, m, s.lists.listCache(), p, dst)
+}
+
+// hostedPager is pagerOf for a list that has items of backends behind the server's own.
+func hostedPager[T offer](s *service, call *Call, of listing.Of, own *catalogue.Snapshot[T]) pager {
+	v, r := call.callerView(), call.revision()
+	before := pagerOf(own, v, r, of.Member())
+	h := s.hosting.now()
+	seen := hostedView(v, s.hosting.callerIn(call))
+	seen.Own = func(name string) bool {
+		_, taken := own.ByName[name]
+		return taken
+	}
+	return func(dst []byte, after string, size int) (out []byte, n int, last string) {
+		if hosting.IsHosted(after) {
+			out = append(append(append(dst, '"'), of.Member()...), `":[`...)
+		} else {
+			if out, n, last = before(dst, after, size); last != "" {
+				return out, n, last
+			}
+			out, after = out[:len(out)-1], hosting.Start // without the end of the list
+		}
+		out, last = h.AppendPage(out, n == 0, of, seen, after, size-n)
+		return append(out, ']'), n, last
+	}
 }
 
 // hasResource reports whether the server itself has a resource, hidden or not.

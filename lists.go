@@ -212,7 +212,7 @@ func (s *serviceLists) appendListPage(call *Call, m *codec.Message, cache *Cache
 // listCache returns the Cache of the lists and of server/discover.
 func (s *serviceLists) listCache() *Cache {
 	c := s.srv.opts.ListCache
-	if c.Scope == "" && !s.rt.knowsCallers && s.srv.opts.Visible == nil && s.hosting.now() == nil { // what backends list depends on what clients declare
+	if c.Scope == "" && !s.rt.knowsCallers && s.srv.opts.Visible == nil && s.srv.backends.hosted.Load() == nil { // what backends list depends on what clients declare
 		c.Scope = mcp.CachePublic
 	}
 	return &c
@@ -476,31 +476,4 @@ var hostedKinds = [...]ItemKind{listing.Tools: ItemTool, listing.Prompts: ItemPr
 // itemOf is an item of a backend for ServerOptions.Visible.
 func itemOf(i *hosting.Item) Item {
 	return Item{Kind: hostedKinds[i.Of], Name: i.Name, Annotations: i.Annotations(), Meta: i.Meta()}
-}
-
-// hostedPager is pagerOf for a list that has items of backends behind the server's own.
-func hostedPager[T offer](s *service, call *Call, of listing.Of, own *catalogue.Snapshot[T]) pager {
-	v, r := call.callerView(), call.revision()
-	before := pagerOf(own, v, r, of.Member())
-	h := s.hosting.now()
-	if h == nil {
-		return before
-	}
-	seen := hostedView(v, s.hosting.callerIn(call))
-	seen.Own = func(name string) bool {
-		_, taken := own.ByName[name]
-		return taken
-	}
-	return func(dst []byte, after string, size int) (out []byte, n int, last string) {
-		if hosting.IsHosted(after) {
-			out = append(append(append(dst, '"'), of.Member()...), `":[`...)
-		} else {
-			if out, n, last = before(dst, after, size); last != "" {
-				return out, n, last
-			}
-			out, after = out[:len(out)-1], hosting.Start // without the end of the list
-		}
-		out, last = h.AppendPage(out, n == 0, of, seen, after, size-n)
-		return append(out, ']'), n, last
-	}
 }

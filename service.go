@@ -383,16 +383,16 @@ func (s *service) routeMethod(ctx context.Context, call *Call, m *codec.Message,
 		out, err = s.discovery.appendDiscovery(dst, r)
 	case mcp.MethodToolsList:
 		s.lists.remoteLists.noteListAsked(listTools)
-		out, err = s.lists.appendListPage(call, m, s.lists.listCache(), hostedPager(s, call, listing.Tools, s.srv.tools.Now()), dst)
+		out, err = s.lists.appendListPage(call, m, s.lists.listCache(), pagerOf(s.srv.tools.Now(), call.callerView(), r, "tools"), dst)
 	case mcp.MethodPromptsList:
 		s.lists.remoteLists.noteListAsked(listPrompts)
-		out, err = s.lists.appendListPage(call, m, s.lists.listCache(), hostedPager(s, call, listing.Prompts, s.srv.prompts.Now()), dst)
+		out, err = s.lists.appendListPage(call, m, s.lists.listCache(), pagerOf(s.srv.prompts.Now(), call.callerView(), r, "prompts"), dst)
 	case mcp.MethodResourcesList:
 		s.lists.remoteLists.noteListAsked(listResources)
-		out, err = s.lists.appendListPage(call, m, s.lists.listCache(), hostedPager(s, call, listing.Resources, s.srv.resources.Now()), dst)
+		out, err = s.lists.appendListPage(call, m, s.lists.listCache(), pagerOf(s.srv.resources.Now(), call.callerView(), r, "resources"), dst)
 	case mcp.MethodResourcesTemplatesList:
 		s.lists.remoteLists.noteListAsked(listResources)
-		out, err = s.lists.appendListPage(call, m, s.lists.listCache(), hostedPager(s, call, listing.Templates, s.srv.templates.Now()), dst)
+		out, err = s.lists.appendListPage(call, m, s.lists.listCache(), pagerOf(s.srv.templates.Now(), call.callerView(), r, "resourceTemplates"), dst)
 	case mcp.MethodSkillsList, mcp.MethodSkillsGet, mcp.MethodResourcesDirectoryRead:
 		out, err = s.resources.skillsMethod(call, m, dst)
 	case mcp.MethodPromptsGet:

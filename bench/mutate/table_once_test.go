@@ -69,7 +69,7 @@ var once = []mutation{
 		`$run.$keeps, $run.$on = true, $on if $s := $c.$journal.$step($run.$name); $s != nil «»{ return $s, nil }`,
 		`&& false `},
 	{"a retry runs no call again that may not", "actors", "", "TestRetryWhoseNodeIsGone|TestCallThatAnotherNodeGoesOnWith",
-		`case !$a.$svc.$Handler.$Safe($m.$Method, $m.$Name)«»: $faults.$Lost.$Tell($a.$to, $m.$ID)`,
+		`case !$a.$svc.$runsAgain($m.$Method, $m.$Name)«»: $faults.$Lost.$Tell($a.$to, $m.$ID)`,
 		`&& false`},
 	{"a retry gets the outcome that is known", "actors", "test/spec/stateless", "TestSameStateAgainHasTheSameOutcome",
 		`return $settled, $h.$Rest case $st.$Round «<=» $h.$Round: return $refused, nil`,

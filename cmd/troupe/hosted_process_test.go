@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -492,20 +491,6 @@ func (s stranger) keeperOf(t *testing.T, pid int) int {
 		}
 		pid = p.parent
 	}
-}
-
-// markOf returns the mark in the environment of a process.
-func markOf(t *testing.T, pid int) string {
-	t.Helper()
-	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := regexp.MustCompile(`TROUPE_KEPT=([^\x00]*)`).FindSubmatch(env)
-	if found == nil {
-		t.Fatalf("process %d has no mark: %q", pid, env)
-	}
-	return string(found[1])
 }
 
 // configured writes a file of --config with backends, and returns its path.

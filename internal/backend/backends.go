@@ -143,9 +143,6 @@ func (b *Backends) loadCatalogues(ctx context.Context, of *Backend) {
 	}
 }
 
-// All returns the backends, in their order. The slice is not to be changed.
-func (b *Backends) All() []Backend { return *b.all.Load() }
-
 // find finds a backend by its name.
 func (b *Backends) find(name string) (*Backend, bool) {
 	all := *b.all.Load()

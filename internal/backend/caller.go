@@ -67,12 +67,6 @@ func (c *Caller) told(o *host.Options) []byte {
 	return append(out, '}')
 }
 
-// asks reports whether a backend may ask the client of a caller for anything.
-func (c *Caller) asks(o *host.Options) bool {
-	return codec.Optional(c.Capabilities, "elicitation") != nil || codec.Optional(c.Capabilities, "sampling") != nil ||
-		o.Roots.Forward && codec.Optional(c.Capabilities, "roots") != nil
-}
-
 // kindOf returns the kind of the instances that may serve a caller. It is the same for all calls of a session, whatever is found out of
 // the backend meanwhile, so that the session keeps its instance.
 func (c *Caller) kindOf(b *Backend) pool.Kind {

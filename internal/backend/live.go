@@ -40,13 +40,13 @@ func (in lifetime) live() {
 
 // serve goes on with an instance that is open, until it ends or is ended.
 func (in lifetime) serve() {
-	lister{in.instance}.listAll()
+	lister(in).listAll()
 	close(in.lists)
 	for err := error(nil); err == nil; {
 		select {
 		case <-in.wake:
 			if in.pause(relistEvery) {
-				lister{in.instance}.listStale()
+				lister(in).listStale()
 			}
 		case err = <-in.over:
 		case <-in.life.Done():
@@ -114,7 +114,7 @@ func (in lifetime) open() error {
 	}
 	in.conn = conn
 	in.b.settings.restore(ctx, in.instance)
-	estate{in.instance}.leaveStanding()
+	estate(in).leaveStanding()
 	return nil
 }
 
@@ -124,7 +124,7 @@ func (in lifetime) options() upstream.Options {
 	o := upstream.Options{
 		ClientInfo: in.b.c.Info, Capabilities: capabilities, Want: want, Standalone: true, Clock: in.b.c.Clock,
 		Event: func(e upstream.Event) {
-			estate{in.instance}.keepQuestion(&e, "")
+			estate(in).keepQuestion(&e, "")
 			if in.Post(&heard{e}) != nil {
 				unheard := in.eventOf(e)
 				unheard.refuseUnheard()
@@ -169,7 +169,7 @@ func (in lifetime) begin(ctx context.Context) (upstream.Link, error) {
 	}
 	id := in.b.newProcessID()
 	in.b.stderr.watch(id, &in.of)
-	p, err := client.Start(ctx, in.of.spec(in.b.c.Lookup, id, estate{in.instance}.note(), in.b.c.Dir))
+	p, err := client.Start(ctx, in.of.spec(in.b.c.Lookup, id, estate(in).note(), in.b.c.Dir))
 	if err != nil {
 		in.b.stderr.forget(id)
 		return nil, err

@@ -151,7 +151,7 @@ func (s *Server) reading(m *mounted, c *Caller) *reading {
 	}
 	r, isNew := m.read(known)
 	if isNew {
-		s.logHidden(m, r)
+		logHidden(s, m, r)
 	}
 	return r
 }
@@ -161,7 +161,7 @@ const mostHidden = 10
 
 // logHidden logs which items of a backend nobody sees, because one that comes first has their names, or hides with its own those of
 // others.
-func (s *Server) logHidden(m *mounted, r *reading) {
+func logHidden(s *Server, m *mounted, r *reading) {
 	first := true // whether others come before m
 	for _, other := range *s.now.Load() {
 		if other == m {
