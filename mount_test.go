@@ -44,6 +44,7 @@ func TestCarriedCaller(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := &service{srv: NewServer(mcp.Implementation{Name: "x"}, &ServerOptions{Visible: func(Principal, Item) bool { return true }})}
+	s.hosting = hostedCalls{&serviceHosting{service: s}}
 	s.bindParts()
 	principal, owner := s.access.readCarried(form)
 	p := principalOf(principal)

@@ -18,6 +18,7 @@ func TestWhatMayRunAgain(t *testing.T) {
 	t.Parallel()
 	srv := NewServer(mcp.Implementation{Name: "t", Version: "1"}, nil)
 	s := &service{srv: srv}
+	s.hosting = hostedCalls{&serviceHosting{service: s}}
 	s.bindParts()
 	for name, rerun := range map[string]Rerun{"never": Never, "safe": Safe} {
 		AddRawTool(srv, Tool{Name: name, Rerun: rerun, InputSchema: json.RawMessage(`{"type":"object"}`)},
@@ -48,6 +49,7 @@ func TestHeadersOfRequests(t *testing.T) {
 			func(context.Context, *Call, json.RawMessage) (*mcp.CallToolResult, error) { return nil, nil })
 	}
 	s := &service{srv: srv}
+	s.hosting = hostedCalls{&serviceHosting{service: s}}
 	s.bindParts()
 	for _, tt := range []struct {
 		method, params, region string

@@ -50,7 +50,10 @@ func TestBytesStay(t *testing.T) {
 		if got := call(t, b, "made", Caller{}, Request{Params: []byte(params)}); got != result {
 			t.Errorf("the result is %s", got)
 		}
-		for _, m := range mk.servers()[0].got {
+		first := mk.servers()[0]
+		first.mu.Lock()
+		defer first.mu.Unlock()
+		for _, m := range first.got {
 			if m.Method == "tools/call" && string(m.Params) != params {
 				t.Errorf("the backend got %s", m.Params)
 			}
