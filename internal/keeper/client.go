@@ -48,6 +48,7 @@ type Options struct {
 type Client struct {
 	options Options
 	redial  func(context.Context) (net.Conn, error) // nil where there is no second connection
+	token   string                                  // what no other client has: one that connects again takes nothing from a newer one
 	ended   chan struct{}
 	stop    context.CancelFunc // ends what run waits for
 	after   func()             // what Close waits for
@@ -90,7 +91,7 @@ func newClient(ctx context.Context, o Options, conn net.Conn, redial func(contex
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	c := &Client{options: o, redial: redial, ended: make(chan struct{}), requests: map[uint64]*request{}, processes: map[uint64]*Process{}, recalled: map[uint64]map[string][]byte{}}
+	c := &Client{options: o, redial: redial, token: newToken(), ended: make(chan struct{}), requests: map[uint64]*request{}, processes: map[uint64]*Process{}, recalled: map[uint64]map[string][]byte{}}
 	r, err := c.greet(ctx, conn)
 	if err != nil {
 		_ = conn.Close()
@@ -111,7 +112,10 @@ func (c *Client) greet(ctx context.Context, conn net.Conn) (*bufio.Reader, error
 	}
 	_ = conn.SetDeadline(until)
 	defer func() { _ = conn.SetDeadline(time.Time{}) }()
-	text, err := appendControl(nil, kindHello, hello{oldestVersion, newestVersion, c.options.Release, os.Getpid(), c.options.keep})
+	c.mu.Lock()
+	again := c.about.Life != ""
+	c.mu.Unlock()
+	text, err := appendControl(nil, kindHello, hello{oldestVersion, newestVersion, c.options.Release, os.Getpid(), c.token, again, c.options.keep})
 	if err == nil {
 		_, err = conn.Write(text)
 	}
@@ -224,7 +228,7 @@ func (c *Client) connectAgain(ctx context.Context, why error) (net.Conn, *bufio.
 			return nil, nil, ErrClosed
 		case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, fs.ErrNotExist), errors.Is(err, ErrEnding): // nobody listens: it is gone
 			return nil, nil, fmt.Errorf("%w: %w", ErrEnded, err)
-		case errors.Is(err, ErrEnded), errors.Is(err, ErrVersion), errors.Is(err, ErrUnknown):
+		case errors.Is(err, ErrEnded), errors.Is(err, ErrReplaced), errors.Is(err, ErrVersion), errors.Is(err, ErrUnknown):
 			return nil, nil, err
 		}
 		sleep(ctx, wait)

@@ -20,6 +20,7 @@ type custody struct {
 	keep  time.Duration // how long a process is kept that nobody holds, and the keeper itself
 	stay  bool          // whether the keeper itself stays without anybody
 	last  uint64        // the number of the newest connection
+	whose string        // the client that has made it
 	owner uint64        // the connection that owns the keeper, 0 for none
 	until time.Time     // when the keeper ends without an owner
 	wards map[uint64]ward
@@ -29,13 +30,17 @@ func newCustody(keep time.Duration, stay bool, now time.Time) custody {
 	return custody{keep: keep, stay: stay, until: now.Add(keep), wards: map[uint64]ward{}}
 }
 
-// connect gives the keeper to a new connection. It returns its number, and that of the one it replaces.
-func (c *custody) connect(now time.Time) (number, replaced uint64) {
-	replaced = c.owner
+// connect gives the keeper to a new connection. It returns its number, and that of the one it replaces. A client that comes again after another one has been there does not get it: that it was
+// replaced may have been lost with its connection, and the two would take the keeper from each other for ever.
+func (c *custody) connect(client string, again bool, now time.Time) (number, replaced uint64, err error) {
+	if again && client != c.whose {
+		return 0, 0, errNotOwner
+	}
+	replaced, c.whose = c.owner, client
 	c.leave(c.owner, c.keep, now)
 	c.last++
 	c.owner = c.last
-	return c.owner, replaced
+	return c.owner, replaced, nil
 }
 
 // leave says that a connection is gone, and how long what it holds is kept.

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -263,12 +264,62 @@ func TestReconnect(t *testing.T) {
 	}
 }
 
+// TestReplacedUnheard has a client that was replaced lose its connection before it hears of it: it does not take the keeper back.
+func TestReplacedUnheard(t *testing.T) {
+	t.Parallel()
+	f := spawned(t, time.Minute)
+	front := newBreaker(t, f.socket)
+	_ = f.Close()
+	old, err := Dial(t.Context(), Options{Socket: front.path, Log: quiet()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = old.Close() })
+	p, err := old.Start(t.Context(), spec(t, "a", "echo"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	front.deaf.Store(true)
+	fresh, err := Dial(t.Context(), Options{Socket: f.socket, Log: quiet()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = fresh.Close() })
+	front.deaf.Store(false)
+	front.cut()
+	<-old.Ended()
+	if _, failed := p.Status(); !errors.Is(old.Err(), ErrReplaced) || !errors.Is(failed, ErrReplaced) {
+		t.Errorf("the old one: %v; its process: %v", old.Err(), failed)
+	}
+	p, err = fresh.Adopt(t.Context(), "a", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	send(t, p, "still here")
+	expect(t, p, "still here")
+}
+
 // A breaker carries connections to a socket until they are cut.
 type breaker struct {
 	path  string
 	cuts  int
 	conns chan net.Conn
+	deaf  atomic.Bool // what the keeper says is lost
 }
+
+// hear returns what writes to a client, and drops what comes while it is deaf.
+func (b *breaker) hear(conn net.Conn) io.Writer {
+	return writer(func(text []byte) (int, error) {
+		if b.deaf.Load() {
+			return len(text), nil
+		}
+		return conn.Write(text)
+	})
+}
+
+type writer func([]byte) (int, error)
+
+func (w writer) Write(text []byte) (int, error) { return w(text) }
 
 func newBreaker(t *testing.T, socket string) *breaker {
 	t.Helper()
@@ -290,13 +341,13 @@ func newBreaker(t *testing.T, socket string) *breaker {
 				return
 			}
 			b.conns <- conn
-			for _, way := range [][2]net.Conn{{conn, to}, {to, conn}} {
-				go func() {
-					_, _ = io.Copy(way[0], way[1])
-					_ = way[0].Close()
-					_ = way[1].Close()
-				}()
+			carry := func(to io.Writer, from, other net.Conn) {
+				_, _ = io.Copy(to, from)
+				_ = from.Close()
+				_ = other.Close()
 			}
+			go carry(b.hear(conn), to, conn)
+			go carry(to, conn, to)
 		}
 	}()
 	return b

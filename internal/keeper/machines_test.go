@@ -92,9 +92,9 @@ func TestCustody(t *testing.T) {
 	}
 	due(29, false)
 	next(30)
-	one, old := c.connect(at(29))
-	if one != 1 || old != 0 {
-		t.Error(one, old)
+	one, old, err := c.connect("one", false, at(29))
+	if one != 1 || old != 0 || err != nil {
+		t.Error(one, old, err)
 	}
 	due(100, false)
 	next(-1)
@@ -103,9 +103,12 @@ func TestCustody(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	two, old := c.connect(at(100)) // the newest wins
-	if two != 2 || old != 1 {
-		t.Error(two, old)
+	two, old, err := c.connect("two", false, at(100)) // the newest wins
+	if two != 2 || old != 1 || err != nil {
+		t.Error(two, old, err)
+	}
+	if _, _, err := c.connect("one", true, at(100)); err == nil {
+		t.Error("the one before comes again, and takes it back")
 	}
 	if err := c.hold(one, 1); err == nil {
 		t.Error("the old one still holds")

@@ -19,7 +19,9 @@ type (
 		Newest  int           `json:"newest"`
 		Release string        `json:"release,omitempty"`
 		PID     int           `json:"pid"`
-		Keep    time.Duration `json:"keep,omitempty"` // how long all is kept when it is gone without bye; 0 leaves that as it is, less keeps nothing
+		Client  string        `json:"client,omitempty"` // what no other client has
+		Again   bool          `json:"again,omitempty"`  // whether that client was here before, and has lost its connection
+		Keep    time.Duration `json:"keep,omitempty"`   // how long all is kept when it is gone without bye; 0 leaves that as it is, less keeps nothing
 	}
 
 	// welcome answers it with the version that counts from here on, which is the newest that both know.

@@ -101,9 +101,11 @@ func (e *engine) greet(conn net.Conn, r *bufio.Reader) (*peer, error) {
 	if e.over {
 		return turnAway(fmt.Errorf("%w: the keeper", ErrEnding))
 	}
+	if p.number, _, err = e.custody.connect(h.Client, h.Again, time.Now()); err != nil {
+		return turnAway(ErrReplaced)
+	}
 	old := e.peer
 	e.releaseChildren(old)
-	p.number, _ = e.custody.connect(time.Now())
 	if h.Keep != 0 { // of what it will leave; what it finds is kept for it as the one before has said
 		e.custody.keep = max(0, h.Keep)
 	}
