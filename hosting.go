@@ -285,6 +285,11 @@ func (s hostedCalls) callTool(ctx context.Context, call *Call, dst []byte) ([]by
 	if item == nil {
 		return s.tools.callTool(ctx, call, nil, dst)
 	}
+	if r := requestOf(call.c.Principal()); r != nil && call.revision().Stateless() {
+		if err := item.CheckHeaders(r.Header, m.Arguments); err != nil {
+			return nil, 0, mcp.NewError(mcp.CodeHeaderMismatch, err.Error())
+		}
+	}
 	if m.Task != nil && s.srv.hasTasks.Load() && protocol.Has(call.revision(), protocol.FeatureCoreTasks) {
 		return nil, 0, mcp.Errorf(mcp.CodeMethodNotFound, "calls of tool %s cannot become tasks", protocol.Shown(item.Name))
 	}

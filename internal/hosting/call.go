@@ -12,6 +12,7 @@ import (
 	"github.com/troupe-run/troupe/host"
 	"github.com/troupe-run/troupe/internal/backend"
 	"github.com/troupe-run/troupe/internal/backend/listing"
+	"github.com/troupe-run/troupe/internal/toolschema"
 	"github.com/troupe-run/troupe/internal/upstream"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -197,6 +198,23 @@ func headerOf(q *Request) http.Header {
 		}
 	}
 	return out
+}
+
+// CheckHeaders compares the headers of a call of a tool with the arguments that they repeat, as [toolschema.Headers.Check] does. A tool whose annotations break the rules has none: it is the
+// backend's to refuse.
+func (i *Item) CheckHeaders(sent http.Header, arguments []byte) error {
+	if i.listed() == nil {
+		return nil
+	}
+	params, err := upstream.Params(codec.Field(i.Raw, "inputSchema"))
+	if err != nil || params == nil {
+		return nil
+	}
+	var headers toolschema.Headers
+	for _, p := range params {
+		headers = headers.With(p.Header, p.Path)
+	}
+	return headers.Check(sent, arguments)
 }
 
 // asks reports whether the client of the caller may be asked for anything, by a backend with these options.

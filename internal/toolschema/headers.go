@@ -70,6 +70,11 @@ func isToken(s string) bool {
 	return s != ""
 }
 
+// With adds an argument, at the end of a chain of properties, whose header has the name behind the prefix of all of them.
+func (hs Headers) With(name string, path []string) Headers {
+	return append(hs, header{textproto.CanonicalMIMEHeaderKey(headerPrefix + name), path})
+}
+
 func (hs Headers) sortHeaders() {
 	slices.SortFunc(hs, func(a, b header) int { return cmp.Compare(a.key, b.key) })
 }
