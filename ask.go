@@ -284,11 +284,7 @@ func needsText(needs mcp.Capability, r mcp.Revision) string {
 
 // lackingError is the error for a client of the revision that has not declared needs.
 func lackingError(needs mcp.Capability, r mcp.Revision) *mcp.Error {
-	code := mcp.CodeInvalidRequest
-	if r.Stateless() {
-		code = mcp.CodeMissingCapability
-	}
-	return mcp.Errorf(code, "the client must declare: %s", needsText(needs, r)).
+	return mcp.Errorf(mcp.CodeMissingCapability, "the client must declare: %s", needsText(needs, r)).
 		WithData(struct {
 			Lacking json.RawMessage `json:"requiredCapabilities"`
 		}{needsObject(needs)})

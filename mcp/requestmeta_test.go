@@ -145,13 +145,24 @@ func TestFilterWithinCapabilities(t *testing.T) {
 func TestErrorsOfEachRevision(t *testing.T) {
 	t.Parallel()
 	missing := mcp.NewError(mcp.CodeResourceNotFound, "").WithData(protocol.ResourceNotFoundData{URI: "x:1"})
+	lacking := func(code int) *mcp.Error {
+		return mcp.NewError(code, "").WithData(map[string]any{"requiredCapabilities": map[string]any{"sampling": map[string]any{}}})
+	}
 	urls := mcp.ElicitURLsFirst(mcp.ElicitURL{URL: "https://x.example/"})
 	for _, r := range mcp.Revisions() {
 		for _, tt := range []struct {
-			e         *mcp.Error
-			stateless int
-		}{{missing, mcp.CodeInvalidParams}, {urls, mcp.CodeInvalidRequest}, {mcp.NewError(mcp.CodeInternalError, ""), mcp.CodeInternalError}, {mcp.NewError(7, "x"), 7}} {
-			got, want := protocol.ErrorFor(tt.e, r), tt.e.Code
+			e                   *mcp.Error
+			sessions, stateless int
+		}{
+			{missing, mcp.CodeResourceNotFound, mcp.CodeInvalidParams},
+			{urls, mcp.CodeURLElicitationRequired, mcp.CodeInvalidRequest},
+			{lacking(mcp.CodeMissingCapability), mcp.CodeInvalidRequest, mcp.CodeMissingCapability},
+			{lacking(mcp.CodeInvalidRequest), mcp.CodeInvalidRequest, mcp.CodeMissingCapability},
+			{mcp.NewError(mcp.CodeInvalidRequest, ""), mcp.CodeInvalidRequest, mcp.CodeInvalidRequest},
+			{mcp.NewError(mcp.CodeInternalError, ""), mcp.CodeInternalError, mcp.CodeInternalError},
+			{mcp.NewError(7, "x"), 7, 7},
+		} {
+			got, want := protocol.ErrorFor(tt.e, r), tt.sessions
 			if r.Stateless() {
 				want = tt.stateless
 			}

@@ -3,17 +3,24 @@ package protocol
 import (
 	"maps"
 
+	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/mcp"
 )
 
 // ErrorFor returns the error for a peer of the revision. It is e itself when nothing has to change.
 // Since 2026-07-28 a resource that is not found is [mcp.CodeInvalidParams], with the same data, and
 // no error makes a user open URLs: [mcp.CodeURLElicitationRequired] becomes
-// [mcp.CodeInvalidRequest].
+// [mcp.CodeInvalidRequest]. An error whose data names capabilities that the client lacks is
+// [mcp.CodeMissingCapability] since then, and [mcp.CodeInvalidRequest] before.
 func ErrorFor(e *mcp.Error, r mcp.Revision) *mcp.Error {
 	code := e.Code
 	switch {
 	case !r.Stateless():
+		if code == mcp.CodeMissingCapability {
+			code = mcp.CodeInvalidRequest
+		}
+	case code == mcp.CodeInvalidRequest && codec.Optional(e.Data, "requiredCapabilities") != nil:
+		code = mcp.CodeMissingCapability
 	case code == mcp.CodeResourceNotFound:
 		code = mcp.CodeInvalidParams
 	case code == mcp.CodeURLElicitationRequired:
