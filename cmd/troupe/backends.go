@@ -136,11 +136,22 @@ func (h *hosted) serve(f *hostfile.File) error {
 	if err := h.server.SetBackends(all); err != nil {
 		return err
 	}
+	changes.Broken = nil // they are as they were
 	if h.now.Backends != nil && changes.Any() {
 		h.log.Info("the backends have changed", "added", changes.Added, "removed", changes.Removed, "replaced", changes.Replaced, "adjusted", changes.Adjusted, "reordered", changes.Reordered)
 	}
 	h.now = next
+	h.logMissing()
 	return nil
+}
+
+// logMissing logs which programs are not there: they may be before somebody calls, and otherwise nobody would hear of them until then.
+func (h *hosted) logMissing() {
+	for _, b := range h.now.Backends {
+		if err := b.FindProgram(os.LookupEnv); err != nil {
+			h.log.Warn("a backend would not start now", "backend", b.Name, "why", err)
+		}
+	}
 }
 
 // find returns the place of a backend in a file, or -1.
@@ -194,6 +205,11 @@ func checkBackends(s *settings, w io.Writer) error {
 	for _, b := range s.hosted.Backends {
 		if errors.Is(b.Err, hostfile.ErrUnset) && !b.Disabled {
 			fmt.Fprintf(w, "%s would be left out: %s\n", b.Name, oneLine(b.Err))
+		}
+		if b.Usable() {
+			if err := b.FindProgram(os.LookupEnv); err != nil {
+				fmt.Fprintf(w, "%s would not start here: %v\n", b.Name, err)
+			}
 		}
 	}
 	return errors.Join(faults...)
