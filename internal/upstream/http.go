@@ -168,7 +168,7 @@ func (h *HTTP) ClosesStream() bool { return true }
 
 // Send posts a message, and reads the response to a request to its end.
 func (h *HTTP) Send(ctx context.Context, m Outgoing) error {
-	ctx, stop := h.within(ctx)
+	ctx, stop := within(ctx, h.life)
 	defer stop()
 	r, err := h.newRequest(ctx, http.MethodPost, m, "")
 	if err != nil {
@@ -189,10 +189,10 @@ func asError(f *Failure) error {
 	return f
 }
 
-// within returns ctx, which also ends when the link ends.
-func (h *HTTP) within(ctx context.Context) (context.Context, func()) {
+// within returns ctx, which also ends when the life of a link does.
+func within(ctx, life context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(h.life, func() { cancel(context.Canceled) })
+	stop := context.AfterFunc(life, func() { cancel(context.Canceled) })
 	return ctx, func() {
 		stop()
 		cancel(context.Canceled)

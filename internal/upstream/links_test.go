@@ -83,6 +83,36 @@ func TestSSE(t *testing.T) {
 	})
 }
 
+// TestSSEEndsWhilePosting has the stream end while the server is still at the request of a call, of which it never says anything.
+func TestSSEEndsWhilePosting(t *testing.T) {
+	t.Parallel()
+	bubble.Test(t, func(t *testing.T) {
+		messages := make(chan string)
+		_, h := serveHTTP(t, func(w http.ResponseWriter, q *http.Request, m message) {
+			switch {
+			case q.Method == http.MethodGet:
+				stream(w, "event: endpoint\ndata: /messages\n\n")
+				stream(w, event("", <-messages))
+				<-messages
+			case m.Method == mcp.MethodInitialize:
+				w.WriteHeader(202)
+				_ = http.NewResponseController(w).Flush()
+				messages <- m.result(strings.Replace(legacyInit, "2025-11-25", "2024-11-05", 1))
+			case m.Method == mcp.MethodToolsCall:
+				close(messages)
+				<-q.Context().Done()
+			}
+		})
+		c, err := Open(minute(t), NewSSE(h), Options{Known: EraLegacy})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close(context.Background())
+		answer, err := c.Do(minute(t), toolCall(Request{}))
+		checkOutcome(t, answer, err, ReasonEnded, mcp.CodeCallLost)
+	})
+}
+
 // TestSSEEndpoints refuses endpoints of other origins, and streams that are none.
 func TestSSEEndpoints(t *testing.T) {
 	t.Parallel()

@@ -179,7 +179,7 @@ func (h *HTTP) rejoin(ctx context.Context, m Outgoing, event string) error {
 	if event == "" {
 		return &Failure{Why: ReasonEnded, Text: "the backend's response stream cannot be taken up again"}
 	}
-	ctx, stop := h.within(ctx)
+	ctx, stop := within(ctx, h.life)
 	defer stop()
 	return asError(h.follow(ctx, m, nil, &place{event: event}))
 }
