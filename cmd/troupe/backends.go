@@ -34,7 +34,7 @@ func commandBehind(cmd *cobra.Command, args []string) ([]string, error) {
 	case dash < 0 && len(args) == 0:
 		return nil, nil
 	case dash != 0:
-		return nil, fmt.Errorf("unknown command %[1]q for %[2]q: a command to host stands behind --, as in %[2]s -- npx -y @modelcontextprotocol/server-everything", args[0], cmd.CommandPath())
+		return nil, fmt.Errorf("unknown command %q for %[2]q: a command to host stands behind --, as in: %[2]s -- %[3]s", args[0], cmd.CommandPath(), strings.Join(args, " "))
 	case len(args) == 0 || args[0] == "":
 		return nil, errors.New("there is no command behind --")
 	}
@@ -77,7 +77,7 @@ func backendsOf(s *settings) (*hostfile.File, error) {
 
 // noBackend says why none is left of what files have.
 func noBackend(f *hostfile.File) error {
-	faults := []string{"there is no backend to serve"}
+	faults := []string{"there is no backend to serve in " + f.Path}
 	for _, b := range f.Backends {
 		if b.Err != nil && !b.Disabled {
 			faults = append(faults, oneLine(b.Err))

@@ -25,7 +25,7 @@ func TestCommandBehind(t *testing.T) {
 		"--memory":                           "",
 		"--memory -- npx -y server --listen": "npx|-y|server|--listen",
 		"-- a -- b":                          "a|--|b",
-		"now":                                `unknown command "now" for "serve": a command to host stands behind --, as in serve -- npx`,
+		"now":                                `unknown command "now" for "serve": a command to host stands behind --, as in: serve -- now`,
 		"a -- b":                             `unknown command "a"`,
 		"--":                                 "there is no command behind --",
 	} {
@@ -107,7 +107,7 @@ func TestBadBackends(t *testing.T) {
 	good := writeServers(t, `{"mcpServers": {"a": {"command": "a"}}}`)
 	for _, tt := range []struct{ file, args, want string }{
 		{"", "--servers absent.json", "servers: open "},
-		{"", "--servers " + broken, "there is no backend to serve; " + broken + ":2: mcpServers.a.comand: there is no such setting; did you mean command?"},
+		{"", "--servers " + broken, "there is no backend to serve in " + broken + "; " + broken + ":2: mcpServers.a.comand: there is no such setting; did you mean command?"},
 		{"", "--servers " + writeServers(t, "{"), "servers.json:1: the file ends too early"},
 		{"", "--servers " + good + " --set conformance=true", "conformance is of the demo"},
 		{"backends:\n", "", "there is no backend to serve"},
