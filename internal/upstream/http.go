@@ -25,10 +25,7 @@ type HTTPOptions struct {
 	// Client makes the connections; nil is a new one with the default transport. Its redirects are not followed:
 	// the next server would get the header.
 	Client *http.Client
-	// Again is asked each time that the response stream of a request broke (tries is 0) or could not be taken up again, so often in a
-	// row. If it returns false, the request is lost. nil tries what may help, MostResumes times.
-	Again func(f *Failure, tries int) bool
-	Clock Clock // nil is the system's
+	Clock  Clock // nil is the system's
 }
 
 // dialer makes HTTP requests, and tells whether one that failed may have been read.
@@ -47,14 +44,6 @@ func newDialer(o HTTPOptions) dialer {
 	return d
 }
 
-// mayTakeUp reports whether a response stream is to be taken up again.
-func (d *dialer) mayTakeUp(f *Failure, tries int) bool {
-	if d.o.Again != nil {
-		return d.o.Again(f, tries)
-	}
-	return tries < MostResumes && (tries == 0 || mayPass(f))
-}
-
 // do sends a request. A response to it is the caller's to close.
 func (d *dialer) do(r *http.Request) (*http.Response, *Failure) {
 	var asked, connected atomic.Bool
@@ -64,9 +53,6 @@ func (d *dialer) do(r *http.Request) (*http.Response, *Failure) {
 	}
 	for name, values := range d.o.Header {
 		r.Header[http.CanonicalHeaderKey(name)] = values
-	}
-	if host := r.Header.Get("Host"); host != "" { // which net/http takes from elsewhere
-		r.Host = host
 	}
 	res, err := d.client.Do(r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))
 	if err == nil {
