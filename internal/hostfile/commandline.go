@@ -2,10 +2,12 @@ package hostfile
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"path"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -19,8 +21,11 @@ var launchers = []string{"npx", "bunx", "uvx", "pipx", "node", "deno", "bun", "p
 // directories. lookup returns a variable of this process. Targets that are no command have no program to miss.
 func (b Backend) FindProgram(lookup func(name string) (string, bool)) error {
 	name, _, ok := b.Target.Command()
-	if !ok {
+	switch {
+	case !ok:
 		return nil
+	case runtime.GOOS == "windows":
+		return errors.New("commands cannot be hosted on Windows; URLs can")
 	}
 	shown := b.Mask(name)
 	if strings.ContainsRune(name, '/') || filepath.IsAbs(name) {
