@@ -34,7 +34,7 @@ func commandBehind(cmd *cobra.Command, args []string) ([]string, error) {
 	case dash < 0 && len(args) == 0:
 		return nil, nil
 	case dash != 0:
-		return nil, fmt.Errorf("unknown command %[1]q for %[2]q: a command to host stands behind --, as in %[2]s -- npx -y @modelcontextprotocol/server-everything", args[0], cmd.CommandPath())
+		return nil, fmt.Errorf("unknown command %q for %[2]q: a command to host stands behind --, as in: %[2]s -- %[3]s", args[0], cmd.CommandPath(), strings.Join(args, " "))
 	case len(args) == 0 || args[0] == "":
 		return nil, errors.New("there is no command behind --")
 	}
@@ -77,7 +77,7 @@ func backendsOf(s *settings) (*hostfile.File, error) {
 
 // noBackend says why none is left of what files have.
 func noBackend(f *hostfile.File) error {
-	faults := []string{"there is no backend to serve"}
+	faults := []string{"there is no backend to serve in " + f.Path}
 	for _, b := range f.Backends {
 		if b.Err != nil && !b.Disabled {
 			faults = append(faults, oneLine(b.Err))
@@ -136,11 +136,22 @@ func (h *hosted) serve(f *hostfile.File) error {
 	if err := h.server.SetBackends(all); err != nil {
 		return err
 	}
+	changes.Broken = nil // they are as they were
 	if h.now.Backends != nil && changes.Any() {
 		h.log.Info("the backends have changed", "added", changes.Added, "removed", changes.Removed, "replaced", changes.Replaced, "adjusted", changes.Adjusted, "reordered", changes.Reordered)
 	}
 	h.now = next
+	h.logMissing()
 	return nil
+}
+
+// logMissing logs which programs are not there: they may be before somebody calls, and otherwise nobody would hear of them until then.
+func (h *hosted) logMissing() {
+	for _, b := range h.now.Backends {
+		if err := b.FindProgram(os.LookupEnv); err != nil {
+			h.log.Warn("a backend would not start now", "backend", b.Name, "why", err)
+		}
+	}
 }
 
 // find returns the place of a backend in a file, or -1.
@@ -194,6 +205,11 @@ func checkBackends(s *settings, w io.Writer) error {
 	for _, b := range s.hosted.Backends {
 		if errors.Is(b.Err, hostfile.ErrUnset) && !b.Disabled {
 			fmt.Fprintf(w, "%s would be left out: %s\n", b.Name, oneLine(b.Err))
+		}
+		if b.Usable() {
+			if err := b.FindProgram(os.LookupEnv); err != nil {
+				fmt.Fprintf(w, "%s would not start here: %v\n", b.Name, err)
+			}
 		}
 	}
 	return errors.Join(faults...)

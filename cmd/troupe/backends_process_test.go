@@ -63,6 +63,27 @@ func TestHangupReadsBackends(t *testing.T) {
 	}
 }
 
+// TestBackendsThatDoNotStart has a program and a server that are not there. The log says so, and why, without their secrets; clients hear
+// nothing of the machine.
+func TestBackendsThatDoNotStart(t *testing.T) {
+	t.Parallel()
+	const secret = "s3cret-s3cret"
+	file := writeConfig(t, "backends:\n  absent: {command: no-such-program}\n  dead: {url: 'http://127.0.0.1:1/mcp?token="+secret+"'}\n")
+	p := start(t, "--memory", "--set", "conformance=false", "--config", file)
+	p.await(t, `a backend would not start now" backend=absent why="there is no program no-such-program in PATH, which is `)
+	for name, why := range map[string]string{"absent": "it does not start: no-such-program: file does not exist in the PATH of its environment (", "dead": "it does not start: the backend cannot be reached ("} {
+		r := runCommand("call", "--retry", "0", p.base+"/mcp", name+"__x")
+		if r.code == 0 || !strings.Contains(r.stderr, why) {
+			t.Errorf("the call ends with %d and %s", r.code, r.stderr)
+		}
+	}
+	p.await(t, `a backend does not start" backend=absent why="no-such-program: file does not exist`)
+	p.await(t, `a backend does not start" backend=dead why="the backend cannot be reached" cause="dial tcp .*refused`)
+	if strings.Contains(p.stderr.String(), secret) {
+		t.Errorf("the log has a secret:\n%s", p.stderr.String())
+	}
+}
+
 // TestGatewayProcess serves the file of examples/gateway, of which the program itself is each server.
 func TestGatewayProcess(t *testing.T) {
 	t.Parallel()

@@ -25,7 +25,7 @@ func TestCommandBehind(t *testing.T) {
 		"--memory":                           "",
 		"--memory -- npx -y server --listen": "npx|-y|server|--listen",
 		"-- a -- b":                          "a|--|b",
-		"now":                                `unknown command "now" for "serve": a command to host stands behind --, as in serve -- npx`,
+		"now":                                `unknown command "now" for "serve": a command to host stands behind --, as in: serve -- now`,
 		"a -- b":                             `unknown command "a"`,
 		"--":                                 "there is no command behind --",
 	} {
@@ -107,7 +107,7 @@ func TestBadBackends(t *testing.T) {
 	good := writeServers(t, `{"mcpServers": {"a": {"command": "a"}}}`)
 	for _, tt := range []struct{ file, args, want string }{
 		{"", "--servers absent.json", "servers: open "},
-		{"", "--servers " + broken, "there is no backend to serve; " + broken + ":2: mcpServers.a.comand: there is no such setting; did you mean command?"},
+		{"", "--servers " + broken, "there is no backend to serve in " + broken + "; " + broken + ":2: mcpServers.a.comand: there is no such setting; did you mean command?"},
 		{"", "--servers " + writeServers(t, "{"), "servers.json:1: the file ends too early"},
 		{"", "--servers " + good + " --set conformance=true", "conformance is of the demo"},
 		{"backends:\n", "", "there is no backend to serve"},
@@ -182,6 +182,10 @@ func TestHostedAgain(t *testing.T) {
 	if strings.Contains(log.String(), "timeout") {
 		t.Errorf("a note comes twice:\n%s", &log)
 	}
+	log.Reset()
+	if err := h.serve(read(`{"mcpServers": {"b": {"comand": "x"}, "a": {"command": "y"}, "b2": {"command": "b2"}}}`)); err != nil || strings.Contains(log.String(), "have changed") {
+		t.Errorf("%v, and what stays as it was has changed:\n%s", err, &log)
+	}
 	if err := h.serve(read(`{"mcpServers": {"z": {"comand": "x"}}}`)); err == nil {
 		t.Error("nothing is served")
 	}
@@ -251,6 +255,10 @@ func TestConfigOfBackends(t *testing.T) {
 	code, out, errs := outputOf("config", "check", "--config", file)
 	if code != 0 || out != "ok\n" || !strings.Contains(errs, "b would be left out: "+file+":7: backends.b.args[0]: the variable TROUPE_TEST_NOT_SET is not set") {
 		t.Errorf("it ends with %d, %q and %q", code, out, errs)
+	}
+	absent := writeConfig(t, "memory: true\nbackends:\n  a: {command: no-such-program}\n")
+	if code, _, errs := outputOf("config", "check", "--config", absent); code != 0 || !strings.Contains(errs, "a would not start here: there is no program no-such-program in PATH") {
+		t.Errorf("it ends with %d and %q", code, errs)
 	}
 	code, _, errs = outputOf("config", "check", "--config", file, "--servers", broken)
 	if code != 2 || !strings.Contains(errs, broken+":3: mcpServers.d.comand: ") || !strings.Contains(errs, broken+":2: mcpServers.c.autoApprove: ") {

@@ -65,6 +65,8 @@ func TestRunExitCodes(t *testing.T) {
 		{nil, 0, "serve", ""},
 		{[]string{"perform"}, 2, "", `unknown command "perform"`},
 		{[]string{"serve", "now"}, 2, "", `unknown command "now"`},
+		{[]string{"serve", "--memory", "npx", "-y", "x"}, 2, "", `as in: troupe serve -- npx -y x`},
+		{[]string{"stdio", "npx", "-y", "x"}, 2, "", `as in: troupe stdio -- npx -y x`},
 		{[]string{"serve", "--bogus"}, 2, "", "unknown flag: --bogus"},
 		{[]string{"serve", "--max-store", "much"}, 2, "", `"much" is not a size`},
 		{[]string{"serve", "--memory", "--data", "x"}, 2, "", "exclude each other"},

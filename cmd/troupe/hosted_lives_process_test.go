@@ -260,6 +260,9 @@ func TestHostedInMemory(t *testing.T) {
 			p.signal(t, sig)
 			p.exit(t)
 			s.nothingLeft(t)
+			if strings.Contains(p.stderr.String(), "part=keeper") {
+				t.Errorf("the keeper, in which nothing is wrong, writes into the log of its program:\n%s", p.stderr.String())
+			}
 		})
 	}
 }

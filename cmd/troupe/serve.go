@@ -65,6 +65,7 @@ func serveCommand(stderr io.Writer) *cobra.Command {
 			return s.serveHTTP(ctx, cmd, asked.hangups, end, stderr)
 		},
 	}
+	cmd.Flags().SetInterspersed(false) // so that a command to host without -- keeps its flags, and the error can say what to write
 	s.register(cmd, settingGroups, serveFlags...)
 	return cmd
 }

@@ -32,6 +32,7 @@ func stdioCommand(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
 		Example: `  troupe stdio                              as the command of a server in a client's configuration:
                                             {"mcpServers": {"demo": {"command": "troupe", "args": ["stdio"]}}}
   troupe stdio --log-level debug 2>log.txt  to see what the client asks for
+  troupe stdio -- npx -y @modelcontextprotocol/server-everything
   troupe stdio --servers servers.json       several servers as one`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var err error
@@ -48,6 +49,7 @@ func stdioCommand(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
 			return s.serveStdio(cmd.Context(), stdin, stdout, stderr)
 		},
 	}
+	cmd.Flags().SetInterspersed(false) // so that a command to host without -- keeps its flags, and the error can say what to write
 	s.register(cmd, stdioGroups, stdioFlags...)
 	// A host shows a server's standard error to its user, to whom any line looks like a fault.
 	level := s.table.Lookup("log-level")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"strings"
 	"time"
 
@@ -64,13 +65,35 @@ func (in lifetime) leave(why error, began bool) {
 	if began && in.life.Err() == nil {
 		in.b.tell(&hasBroken{in.instance, in.of.mask(why.Error())})
 	}
+	unasked := in.life.Err() == nil
 	in.words = in.of.mask(in.close(why))
+	if unasked {
+		in.logFailure(why, began)
+	}
 	if began {
 		in.b.tell(&hasEnded{in.instance, in.words, pool.Reason(reasonOf(why))})
 	} else {
 		in.b.tell(&didNotStart{in.instance, in.words})
 	}
 	close(in.gone)
+}
+
+// logFailure logs that the instance did not start, or that it ended though nobody has ended it. Starts are few: the next one is put off after
+// each that fails.
+func (in lifetime) logFailure(why error, began bool) {
+	text := "a backend does not start"
+	if began {
+		text = "a backend has ended by itself"
+	}
+	attrs := []any{"backend", in.of.Name, "why", in.words}
+	if f, ok := errors.AsType[*upstream.Failure](why); ok && f.Err != nil {
+		cause := f.Err
+		if of, ok := errors.AsType[*url.Error](cause); ok { // which begins with the whole URL
+			cause = of.Err
+		}
+		attrs = append(attrs, "cause", in.of.mask(cause.Error()))
+	}
+	in.b.c.Log.Warn(text, attrs...)
 }
 
 // pause waits, and reports whether the instance is still to live.
@@ -96,18 +119,18 @@ func (in lifetime) open() error {
 	}
 	defer cancel()
 	o := in.options()
-	url, isURL := in.of.Target.URL()
+	address, isURL := in.of.Target.URL()
 	var conn *upstream.Conn
 	var err error
 	switch {
 	case !isURL:
 		conn, err = upstream.Start(ctx, in.begin, o)
 	case in.of.Options.Transport == host.SSE:
-		conn, err = upstream.Open(ctx, upstream.NewSSE(in.http(url)), o)
+		conn, err = upstream.Open(ctx, upstream.NewSSE(in.http(address)), o)
 	case in.of.Options.Transport == host.HTTP:
-		conn, err = upstream.Open(ctx, upstream.NewHTTP(in.http(url)), o)
+		conn, err = upstream.Open(ctx, upstream.NewHTTP(in.http(address)), o)
 	default:
-		conn, err = upstream.OpenURL(ctx, in.http(url), o)
+		conn, err = upstream.OpenURL(ctx, in.http(address), o)
 	}
 	if err != nil {
 		return err
@@ -131,7 +154,7 @@ func (in lifetime) options() upstream.Options {
 			}
 		},
 		Odd: func(odd upstream.Oddity) {
-			in.b.c.Log.Warn("a backend does what it should not", "backend", in.of.Name, "what", odd.What.String(), "times", odd.Count, "excerpt", in.of.mask(odd.Excerpt))
+			in.b.c.Log.Warn("a backend does what it should not: "+oddities[odd.What], "backend", in.of.Name, "what", odd.What.String(), "times", odd.Count, "excerpt", in.of.mask(odd.Excerpt))
 		},
 		Ended: func(f *upstream.Failure) {
 			select {
@@ -146,8 +169,20 @@ func (in lifetime) options() upstream.Options {
 	return o
 }
 
-func (in lifetime) http(url string) upstream.HTTPOptions {
-	h := upstream.HTTPOptions{URL: url, Client: in.b.c.HTTP, Clock: in.b.c.Clock}
+// oddities say what a backend does that it should not.
+var oddities = map[upstream.OddityKind]string{
+	upstream.OddText:      "what it sends is no JSON; the log of a command belongs on its standard error",
+	upstream.OddMessage:   "it sends JSON that is no message of the protocol",
+	upstream.OddBatch:     "it sends several messages as one",
+	upstream.OddAnswer:    "it answers what nobody has asked, or once more",
+	upstream.OddProgress:  "it tells of progress of nothing that runs",
+	upstream.OddQuestion:  "it asks what nobody may answer",
+	upstream.OddCancel:    "it withdraws what is not open",
+	upstream.OddAnonymous: "it sends an error without an id",
+}
+
+func (in lifetime) http(address string) upstream.HTTPOptions {
+	h := upstream.HTTPOptions{URL: address, Client: in.b.c.HTTP, Clock: in.b.c.Clock}
 	for name, value := range in.of.Options.Headers {
 		if h.Header == nil {
 			h.Header = make(map[string][]string)
@@ -231,7 +266,7 @@ func (in lifetime) close(why error) (detail string) {
 	if stopping := (errStopping{}); errors.As(why, &stopping) || errors.Is(why, context.Canceled) {
 		return detail
 	}
-	text := why.Error()
+	text := strings.TrimPrefix(why.Error(), keeper.ErrStart.Error()+": ")
 	if f, ok := errors.AsType[*upstream.Failure](why); ok {
 		if text = f.Text; f.Excerpt != "" {
 			text += ": " + f.Excerpt

@@ -2,7 +2,12 @@ package hostfile
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
+	"os"
 	"path"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -10,7 +15,44 @@ import (
 )
 
 // launchers are programs that run another one, which their first argument names, behind a word such as run for some.
-var launchers = []string{"npx", "bunx", "uvx", "pipx", "node", "deno", "bun", "pnpm", "yarn", "npm", "python", "python3", "uv", "go"}
+var launchers = []string{"npx", "bunx", "uvx", "pipx", "node", "deno", "bun", "pnpm", "yarn", "npm", "python", "python3", "uv", "go", "env"}
+
+// FindProgram returns nil if the program of a command is where the command will be looked for, and else what is wrong, with the
+// directories. lookup returns a variable of this process. Targets that are no command have no program to miss.
+func (b Backend) FindProgram(lookup func(name string) (string, bool)) error {
+	name, _, ok := b.Target.Command()
+	switch {
+	case !ok:
+		return nil
+	case runtime.GOOS == "windows":
+		return errors.New("commands cannot be hosted on Windows; URLs can")
+	}
+	shown := b.Mask(name)
+	if strings.ContainsRune(name, '/') || filepath.IsAbs(name) {
+		if !filepath.IsAbs(name) {
+			name = filepath.Join(b.Options.Dir, name)
+		}
+		if !isProgram(name) {
+			return fmt.Errorf("%s is no program that can be run", shown)
+		}
+		return nil
+	}
+	path, own := b.Options.Env["PATH"]
+	if !own {
+		path, _ = lookup("PATH")
+	}
+	for _, dir := range filepath.SplitList(path) {
+		if isProgram(filepath.Join(dir, name)) {
+			return nil
+		}
+	}
+	return fmt.Errorf("there is no program %s in PATH, which is %s", shown, b.Mask(path))
+}
+
+func isProgram(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && !info.IsDir() && info.Mode()&0o111 != 0
+}
 
 // launcherWords stand before the name of a program.
 var launcherWords = []string{"run", "exec", "dlx", "x", "tool"}
@@ -46,11 +88,12 @@ func programOf(words []string) string {
 	if !slices.Contains(launchers, program) {
 		return program
 	}
-	for _, word := range words[1:] {
-		if strings.HasPrefix(word, "-") || slices.Contains(launcherWords, word) {
-			continue
-		}
-		if name := base(word); name != "" {
+	for i, word := range words[1:] {
+		switch name := base(word); {
+		case strings.HasPrefix(word, "-"), slices.Contains(launcherWords, word), program == "env" && strings.Contains(word, "="), name == "":
+		case program == "env":
+			return programOf(words[i+1:])
+		default:
 			return name
 		}
 	}

@@ -260,6 +260,7 @@ func TestFromCommand(t *testing.T) {
 	for line, want := range map[string]string{
 		"npx -y @modelcontextprotocol/server-everything": "server-everything", "npx -y @modelcontextprotocol/server-memory@1.2.3": "server-memory", "uvx mcp-server-fetch": "mcp-server-fetch", "/opt/bin/my-server --x": "my-server",
 		"node dist/server.js": "server", "uv run server.py": "server", "python3 -m my_server": "my_server", `C:\tools\srv.exe -v`: "srv", "npx": "npx", "docker run -i mcp/time": "docker", "go run ./cmd/srv": "srv", "./": "backend", "python -m mcp.server": "mcp_server",
+		"env A=b npx -y @modelcontextprotocol/server-memory": "server-memory", "env A=b": "env",
 	} {
 		f := FromCommand(strings.Fields(line)...)
 		b := f.Backends[0]
@@ -267,6 +268,42 @@ func TestFromCommand(t *testing.T) {
 		if b.Name != want || !b.Usable() || b.Options.Prefix != host.NoPrefix || strings.Join(append([]string{program}, args...), " ") != line {
 			t.Errorf("%q is %s: %v %v", line, b.Name, program, args)
 		}
+	}
+}
+
+// TestFindProgram has commands whose programs are there, and others.
+func TestFindProgram(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, mode := range map[string]os.FileMode{"server": 0o700, "notes": 0o600} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lookup := func(string) (string, bool) { return dir, true }
+	for _, tt := range []struct {
+		name string
+		o    host.Options
+		want string
+	}{
+		{"server", host.Options{}, ""},
+		{filepath.Join(dir, "server"), host.Options{}, ""},
+		{"./server", host.Options{Dir: dir}, ""},
+		{"notes", host.Options{}, "there is no program notes in PATH, which is " + dir},
+		{"server", host.Options{Env: host.Secrets{"PATH": "/nowhere"}}, "there is no program server in PATH, which is /nowhere"},
+		{filepath.Join(dir, "notes"), host.Options{}, filepath.Join(dir, "notes") + " is no program that can be run"},
+		{dir, host.Options{}, dir + " is no program that can be run"},
+	} {
+		got := ""
+		if err := (Backend{Target: host.Command(tt.name), Options: tt.o}).FindProgram(lookup); err != nil {
+			got = err.Error()
+		}
+		if got != tt.want {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+	}
+	if err := (Backend{Target: host.URL("https://a/")}).FindProgram(lookup); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -321,7 +321,7 @@ func lookPath(name string, env []string, dir string) (string, error) {
 			return file, nil
 		}
 	}
-	return "", fmt.Errorf("%s: %w in the PATH of its environment, %q", name, fs.ErrNotExist, path)
+	return "", fmt.Errorf("%s: %w in the PATH of its environment", name, fs.ErrNotExist) // clients read it: PATH itself is not for them
 }
 
 func executable(file string) error {

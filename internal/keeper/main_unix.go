@@ -104,7 +104,7 @@ func (f *flags) tell(text string) {
 
 func keep(ctx context.Context, f flags, shim []string) error {
 	closeInherited(f.fd, f.ready)
-	log, err := openLog(f.log)
+	log, err := openLog(f)
 	if err != nil {
 		return err
 	}
@@ -199,16 +199,20 @@ func (e *engine) hangUp() {
 	}
 }
 
-// openLog opens the log of a keeper. Writes to a file that nobody reads any more are lost.
-func openLog(path string) (*slog.Logger, error) {
-	out := os.Stderr
-	if path != "" {
+// openLog opens the log of a keeper. Writes to a file that nobody reads any more are lost. Without a socket the keeper is a part of the program
+// that has started it, and the standard error that they share is that one's: there it says only what is wrong.
+func openLog(f flags) (*slog.Logger, error) {
+	out, level := os.Stderr, slog.LevelInfo
+	switch {
+	case f.log != "":
 		var err error
-		if out, err = os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
+		if out, err = os.OpenFile(f.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
 			return nil, err
 		}
+	case f.socket == "":
+		level = slog.LevelWarn
 	}
-	return slog.New(slog.NewTextHandler(out, nil)).With("part", "keeper"), nil
+	return slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: level})).With("part", "keeper"), nil
 }
 
 // closeInherited closes the files that this process was given and does not need: what its parent did not mark as its own is not opened here, where all are marked.

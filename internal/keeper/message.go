@@ -182,6 +182,9 @@ func (r refused) error() error {
 	if !ok {
 		known = ErrUnknown
 	}
+	if known == ErrStart { // which says what was asked for
+		return fmt.Errorf("%w: %s", known, r.Why)
+	}
 	return fmt.Errorf("%w: %s: %s", known, r.Frame, r.Why)
 }
 

@@ -6,8 +6,7 @@
 // # Links and connections
 //
 // A [Link] carries whole messages: [Lines] to a process, [HTTP] over Streamable HTTP, [SSE] over the
-// transport of 2024-11-05, [Function] to a server in this process. A [Conn] is what both eras have in
-// common above it:
+// transport of 2024-11-05. A [Conn] is what both eras have in common above it:
 //
 //	c, err := upstream.Open(ctx, upstream.NewHTTP(upstream.HTTPOptions{URL: url}), upstream.Options{})
 //	r, err := c.Do(ctx, upstream.Request{Method: "tools/call", Params: params})

@@ -66,8 +66,6 @@ type Failure struct {
 	Text string
 	// Status is the HTTP status, 0 if there is none.
 	Status int
-	// Challenge has the values of WWW-Authenticate of [ReasonCredentials].
-	Challenge []string
 	// After is how long the backend asked to wait before the next try; 0 if it did not say.
 	After time.Duration
 	// Excerpt is the beginning of what came instead of an answer, on one line, for a log.

@@ -25,10 +25,7 @@ type HTTPOptions struct {
 	// Client makes the connections; nil is a new one with the default transport. Its redirects are not followed:
 	// the next server would get the header.
 	Client *http.Client
-	// Again is asked each time that the response stream of a request broke (tries is 0) or could not be taken up again, so often in a
-	// row. If it returns false, the request is lost. nil tries what may help, MostResumes times.
-	Again func(f *Failure, tries int) bool
-	Clock Clock // nil is the system's
+	Clock  Clock // nil is the system's
 }
 
 // dialer makes HTTP requests, and tells whether one that failed may have been read.
@@ -47,14 +44,6 @@ func newDialer(o HTTPOptions) dialer {
 	return d
 }
 
-// mayTakeUp reports whether a response stream is to be taken up again.
-func (d *dialer) mayTakeUp(f *Failure, tries int) bool {
-	if d.o.Again != nil {
-		return d.o.Again(f, tries)
-	}
-	return tries < MostResumes && (tries == 0 || mayPass(f))
-}
-
 // do sends a request. A response to it is the caller's to close.
 func (d *dialer) do(r *http.Request) (*http.Response, *Failure) {
 	var asked, connected atomic.Bool
@@ -64,9 +53,6 @@ func (d *dialer) do(r *http.Request) (*http.Response, *Failure) {
 	}
 	for name, values := range d.o.Header {
 		r.Header[http.CanonicalHeaderKey(name)] = values
-	}
-	if host := r.Header.Get("Host"); host != "" { // which net/http takes from elsewhere
-		r.Host = host
 	}
 	res, err := d.client.Do(r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))
 	if err == nil {
@@ -168,7 +154,7 @@ func (h *HTTP) ClosesStream() bool { return true }
 
 // Send posts a message, and reads the response to a request to its end.
 func (h *HTTP) Send(ctx context.Context, m Outgoing) error {
-	ctx, stop := h.within(ctx)
+	ctx, stop := within(ctx, h.life)
 	defer stop()
 	r, err := h.newRequest(ctx, http.MethodPost, m, "")
 	if err != nil {
@@ -189,10 +175,10 @@ func asError(f *Failure) error {
 	return f
 }
 
-// within returns ctx, which also ends when the link ends.
-func (h *HTTP) within(ctx context.Context) (context.Context, func()) {
+// within returns ctx, which also ends when the life of a link does.
+func within(ctx, life context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(h.life, func() { cancel(context.Canceled) })
+	stop := context.AfterFunc(life, func() { cancel(context.Canceled) })
 	return ctx, func() {
 		stop()
 		cancel(context.Canceled)

@@ -8,8 +8,8 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// A Link carries whole messages to and from one backend. [Lines], [HTTP], [SSE] and [Function] are
-// links. A Conn uses a link alone: nobody else may call its methods.
+// A Link carries whole messages to and from one backend. [Lines], [HTTP] and [SSE] are links. A Conn uses a link alone:
+// nobody else may call its methods.
 type Link interface {
 	// Open makes the connection, as far as the link has one, and from then on gives what comes to in.
 	// ctx bounds the opening alone. The error is a *Failure.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -83,6 +82,36 @@ func TestSSE(t *testing.T) {
 	})
 }
 
+// TestSSEEndsWhilePosting has the stream end while the server is still at the request of a call, of which it never says anything.
+func TestSSEEndsWhilePosting(t *testing.T) {
+	t.Parallel()
+	bubble.Test(t, func(t *testing.T) {
+		messages := make(chan string)
+		_, h := serveHTTP(t, func(w http.ResponseWriter, q *http.Request, m message) {
+			switch {
+			case q.Method == http.MethodGet:
+				stream(w, "event: endpoint\ndata: /messages\n\n")
+				stream(w, event("", <-messages))
+				<-messages
+			case m.Method == mcp.MethodInitialize:
+				w.WriteHeader(202)
+				_ = http.NewResponseController(w).Flush()
+				messages <- m.result(strings.Replace(legacyInit, "2025-11-25", "2024-11-05", 1))
+			case m.Method == mcp.MethodToolsCall:
+				close(messages)
+				<-q.Context().Done()
+			}
+		})
+		c, err := Open(minute(t), NewSSE(h), Options{Known: EraLegacy})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close(context.Background())
+		answer, err := c.Do(minute(t), toolCall(Request{}))
+		checkOutcome(t, answer, err, ReasonEnded, mcp.CodeCallLost)
+	})
+}
+
 // TestSSEEndpoints refuses endpoints of other origins, and streams that are none.
 func TestSSEEndpoints(t *testing.T) {
 	t.Parallel()
@@ -147,75 +176,6 @@ func TestOpenURL(t *testing.T) {
 			t.Errorf("it has %v", err)
 		}
 	})
-}
-
-// server in this process, which serves both eras.
-func serveFunction(call func(ctx context.Context, m message, say func([]byte)) []byte) Serve {
-	return func(ctx context.Context, raw []byte, say func([]byte)) []byte {
-		m := parseMessage(raw)
-		switch {
-		case m.Method == mcp.MethodServerDiscover:
-			return []byte(m.result(bothDiscover))
-		case m.Method == mcp.MethodInitialize:
-			return []byte(m.result(legacyInit))
-		case m.Method == mcp.MethodToolsCall:
-			return call(ctx, m, say)
-		case m.ID != nil && m.Method != "":
-			return []byte(m.result(`{}`))
-		}
-		return nil
-	}
-}
-
-// TestFunction speaks to a server in this process.
-func TestFunction(t *testing.T) {
-	t.Parallel()
-	for name, tt := range map[string]struct {
-		call func(ctx context.Context, m message, say func([]byte)) []byte
-		why  Reason
-		code int
-	}{
-		"answers": {func(_ context.Context, m message, _ func([]byte)) []byte { return []byte(m.result(done)) }, "", 0},
-		"says its answer": {func(_ context.Context, m message, say func([]byte)) []byte {
-			say([]byte(`{"jsonrpc":"2.0","method":"notifications/message"}`))
-			say([]byte(m.result(done)))
-			return nil
-		}, "", 0},
-		"returns nothing": {func(context.Context, message, func([]byte)) []byte { return nil }, ReasonMalformed, mcp.CodeInternalError},
-		"returns no JSON": {func(context.Context, message, func([]byte)) []byte { return []byte("{") }, ReasonMalformed, mcp.CodeInternalError},
-		"panics":          {func(context.Context, message, func([]byte)) []byte { panic("no") }, ReasonEnded, mcp.CodeCallLost},
-		"ends its goroutine": {func(context.Context, message, func([]byte)) []byte {
-			runtime.Goexit()
-			return nil
-		}, ReasonEnded, mcp.CodeCallLost},
-		"heeds its context": {func(ctx context.Context, m message, _ func([]byte)) []byte { <-ctx.Done(); return nil }, ReasonCancelled, mcp.CodeCallLost},
-		"does not":          {func(context.Context, message, func([]byte)) []byte { time.Sleep(time.Hour); return nil }, ReasonCancelled, mcp.CodeCallLost},
-	} {
-		for _, want := range []Era{EraLegacy, EraModern} {
-			t.Run(fmt.Sprint(want, " ", name), func(t *testing.T) {
-				t.Parallel()
-				bubble.Test(t, func(t *testing.T) {
-					var r records
-					o := r.options()
-					o.Want = want
-					link := NewFunction(serveFunction(tt.call))
-					c, err := Open(minute(t), link, o)
-					if err != nil {
-						t.Fatal(err)
-					}
-					defer time.Sleep(2 * time.Hour) // what does not end has ended
-					defer c.Close(context.Background())
-					answer, err := c.Do(minute(t), toolCall(Request{}))
-					checkOutcome(t, answer, err, tt.why, tt.code)
-					link.Say([]byte(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`))
-					if r.count(mcp.NotifyToolsListChanged) != 1 {
-						t.Errorf("the owner got %v", r.events)
-					}
-					checkNext(t, c, false)
-				})
-			})
-		}
-	}
 }
 
 // A queued process has taken all lines, but has written only so many.

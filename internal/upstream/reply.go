@@ -27,7 +27,7 @@ func (r *httpReply) judge(now time.Time) (message []byte, f *Failure) {
 	kind, isAnswer := r.readBody()
 	switch {
 	case r.status == http.StatusUnauthorized, r.status == http.StatusForbidden:
-		f.Why, f.Outcome, f.Challenge = ReasonCredentials, NotRun, r.header.Values("Www-Authenticate")
+		f.Why, f.Outcome = ReasonCredentials, NotRun
 	case r.status/100 == 3:
 		f.Why, f.Outcome = ReasonRedirected, NotRun
 	case r.session && (r.status == http.StatusNotFound || r.status == http.StatusBadRequest && !isAnswer && r.speaksOfSession()):

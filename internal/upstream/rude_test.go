@@ -353,19 +353,19 @@ func TestEndlessLists(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble.Test(t, func(t *testing.T) {
-				c, err := Open(minute(t), NewFunction(func(_ context.Context, raw []byte, _ func([]byte)) []byte {
-					switch m := parseMessage(raw); {
+				_, process := newPeer(t, func(p *peer, m message) {
+					switch {
 					case m.Method == mcp.MethodInitialize:
-						return []byte(m.result(legacyInit))
+						p.say(m.result(legacyInit))
 					case m.Method == mcp.MethodToolsList && name == "an error":
-						return []byte(m.failure(-32603, "no"))
+						p.say(m.failure(-32603, "no"))
 					case m.Method == mcp.MethodToolsList:
-						return []byte(m.result(tt.page()))
+						p.say(m.result(tt.page()))
 					case m.ID != nil:
-						return []byte(m.result(`{}`))
+						p.say(m.result(`{}`))
 					}
-					return nil
-				}), Options{Known: EraLegacy})
+				})
+				c, err := Open(minute(t), NewLines(process), Options{Known: EraLegacy})
 				if err != nil {
 					t.Fatal(err)
 				}

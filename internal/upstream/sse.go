@@ -130,6 +130,7 @@ func (s *SSE) read(events *eventstream.Reader, body io.Closer, in Inbox) {
 			f := streamFailure(err)
 			f.Text = "the backend's event stream ended"
 			in.Ended(f)
+			s.end(f) // answers come on the stream alone: nothing that is still being posted gets one
 			return
 		}
 		if len(e.Data) > 0 && isMessage(e.Name) {
@@ -140,6 +141,8 @@ func (s *SSE) read(events *eventstream.Reader, body io.Closer, in Inbox) {
 
 // Send posts a message. Its answer comes on the event stream.
 func (s *SSE) Send(ctx context.Context, m Outgoing) error {
+	ctx, stop := within(ctx, s.life)
+	defer stop()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.endpoint, bytes.NewReader(m.Body))
 	if err != nil {
 		return &Failure{Why: ReasonUnreachable, Outcome: NotRun, Text: "no request to the backend can be made", Err: err}

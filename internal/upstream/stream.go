@@ -47,7 +47,7 @@ func (h *HTTP) follow(ctx context.Context, m Outgoing, body io.ReadCloser, at *p
 				return nil
 			case f.Why == ReasonTooLarge || ctx.Err() != nil: // it is as large on the next connection
 				return f
-			case at.event == "" || !h.mayTakeUp(f, 0):
+			case at.event == "":
 				f.Text = "the backend's response stream ended before the answer"
 				return f
 			}
@@ -78,7 +78,7 @@ func (h *HTTP) takeUp(ctx context.Context, m Outgoing, at *place) (io.ReadCloser
 		if f == nil {
 			return body, nil
 		}
-		if ctx.Err() != nil || !h.mayTakeUp(f, try) {
+		if ctx.Err() != nil || try >= MostResumes || !mayPass(f) {
 			f.Text = "the backend's response stream cannot be taken up again"
 			return nil, f
 		}
@@ -179,7 +179,7 @@ func (h *HTTP) rejoin(ctx context.Context, m Outgoing, event string) error {
 	if event == "" {
 		return &Failure{Why: ReasonEnded, Text: "the backend's response stream cannot be taken up again"}
 	}
-	ctx, stop := h.within(ctx)
+	ctx, stop := within(ctx, h.life)
 	defer stop()
 	return asError(h.follow(ctx, m, nil, &place{event: event}))
 }
