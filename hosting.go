@@ -435,6 +435,7 @@ func (s hostedCalls) requestOf(ctx context.Context, call *Call, c *hosting.Calle
 		Remember: func(ctx context.Context, name string, value []byte) ([]byte, error) {
 			return remember(ctx, call, name, value)
 		},
+		Hit: s.rt.hits.Refused,
 	}
 	if item.Kept() {
 		q.Key = actors.CallKey(ctx, call.c)
