@@ -67,7 +67,7 @@ func (s *serviceHosting) offer(all []Backend, atOnce bool) {
 	}
 	server.Configure(list)
 	if len(all) == 0 {
-		server, run = nil, nil
+		run = nil // the server stays, without backends, for the requests that have begun with it
 	}
 	s.srv.backends.hosted.Store(server)
 	s.rt.backends.Set(s.id, hostedNews{s}, run, atOnce)
@@ -79,6 +79,7 @@ func (s *serviceHosting) end() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s.configure(nil)
+	b.hosted.Store(nil) // the next Runtime that it is mounted on has other ones
 }
 
 // newCaller is the caller that is about to begin a session with these capabilities, once something is known of what backends list; nil without backends.
@@ -439,6 +440,7 @@ func (s hostedCalls) requestOf(ctx context.Context, call *Call, c *hosting.Calle
 		Remember: func(ctx context.Context, name string, value []byte) ([]byte, error) {
 			return remember(ctx, call, name, value)
 		},
+		Hit: s.rt.hits.Refused,
 	}
 	if item.Kept() {
 		q.Key = actors.CallKey(ctx, call.c)

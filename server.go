@@ -139,7 +139,7 @@ type serverBackends struct {
 	mu  sync.Mutex // guards all, and is held while a change is carried out
 	all []Backend
 
-	// hosted is the server as far as they serve for it; nil without backends, and until it is mounted.
+	// hosted is the server as far as they serve for it; nil until it is mounted with backends. It stays when they are taken away.
 	hosted atomic.Pointer[hosting.Server]
 }
 

@@ -441,7 +441,7 @@ func (s *service) setLevel(ctx context.Context, call *Call, m *codec.Message, ds
 		return nil, s.internalError(mcp.MethodLoggingSetLevel, err)
 	}
 	if h := s.hosting.now(); h != nil {
-		h.SetLevel(ctx, s.hosting.callerOf(call.peer.p), string(level))
+		h.SetLevel(ctx, s.hosting.callerIn(call), string(level))
 	}
 	return append(dst, '{', '}'), nil
 }

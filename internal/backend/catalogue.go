@@ -115,13 +115,18 @@ func (c *catalogues) eraOf(digest string) upstream.Era {
 	return upstream.EraUnknown
 }
 
-// note remembers what an instance lists, and returns what it has listed before, or one like it; nil if nothing was known.
+// note remembers what an instance lists, and returns what it has listed before, or one like it; nil if nothing was known. What the instance of
+// a holder lists after its first lists is the holder's alone: what it has been told meanwhile may be in there.
 func (c *catalogues) note(k pool.Kind, holder string, is *Catalogue) (before *Catalogue) {
 	before, _ = c.find(k, holder)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if holder != "" {
-		c.own[ownership{k.Backend, holder}] = is
+		own := ownership{k.Backend, holder}
+		later := c.own[own] != nil
+		if c.own[own] = is; later {
+			return before
+		}
 	}
 	if c.known[k] == nil {
 		if c.order[k.Digest] = append(c.order[k.Digest], k); len(c.order[k.Digest]) > mostKinds {
@@ -239,6 +244,10 @@ func (in lister) listStale() {
 			continue
 		}
 		l, err := in.conn.List(in.life, m.method, listing.Of(of).Member())
+		if f, ok := errors.AsType[*upstream.Failure](err); ok && f.Why == upstream.ReasonListing {
+			in.b.c.Log.Warn("a list of a backend goes beyond its bounds: what was read of it is served", "backend", in.of.Name, "method", m.method, "items", len(l.Items), "error", in.of.mask(err.Error()))
+			err = nil
+		}
 		switch refused, ok := errors.AsType[*mcp.Error](err); {
 		case err == nil:
 			items[of] = l.Items

@@ -103,6 +103,24 @@ func TestChangesOfLists(t *testing.T) {
 		if n := len(known.Items[listing.Tools]); n != 2 {
 			t.Errorf("the session sees %d tools, want 2", n)
 		}
+		others, _ := b.Catalogue("made", Caller{Session: "other"})
+		if n := len(others.Items[listing.Tools]); n != 1 {
+			t.Errorf("another session, without an instance, sees %d tools, want the one that instances begin with", n)
+		}
+	})
+}
+
+// TestListWithoutEnd serves what was read of a list that does not end.
+func TestListWithoutEnd(t *testing.T) {
+	mk := &maker{tools: func(*server) string { return `{"name":"echo"}],"nextCursor":"again","more":[` }}
+	inBubble(t, Config{}, []Backend{made("made", mk, host.Options{})}, func(t *testing.T, b *Backends) {
+		known, err := b.Learn(t.Context(), "made", Caller{Session: "s"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(known.Items[listing.Tools]); n == 0 {
+			t.Error("nothing of the list is served")
+		}
 	})
 }
 

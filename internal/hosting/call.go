@@ -12,6 +12,7 @@ import (
 	"github.com/troupe-run/troupe/host"
 	"github.com/troupe-run/troupe/internal/backend"
 	"github.com/troupe-run/troupe/internal/backend/listing"
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/toolschema"
 	"github.com/troupe-run/troupe/internal/upstream"
 	"github.com/troupe-run/troupe/mcp"
@@ -48,6 +49,8 @@ type Request struct {
 	// Remember stores a value for later runs of the call, by a name that this run has not used, and returns that of an earlier run if there
 	// is one.
 	Remember func(ctx context.Context, name string, value []byte) ([]byte, error)
+	// Hit notes that the call has hit a limit; it must not block. nil notes nothing.
+	Hit func(*limits.Row)
 }
 
 // Faults of a backend that its client learns of.
@@ -57,12 +60,11 @@ var (
 	errInput  = errors.New("the backend asks for input that cannot be read")
 )
 
-const (
-	// mostRounds is how often a backend may answer a request with questions.
-	mostRounds = 10
-	// firstPause is how long the first request of a backend to come again, with nothing to ask, waits. Each further one waits for twice as long.
-	firstPause = 100 * time.Millisecond
-)
+// mostRounds is how often a backend may answer a request with questions.
+var mostRounds = limits.BackendRounds.Value()
+
+// firstPause is how long the first request of a backend to come again, with nothing to ask, waits. Each further one waits for twice as long.
+const firstPause = 100 * time.Millisecond
 
 // Call asks the backend of an item, and returns its result for the client: bytes of the backend, without what the client's revision
 // does not have. The error is an *[mcp.Error], which is the client's, or the cause of the end of ctx.
@@ -91,6 +93,7 @@ func (s *Server) Call(ctx context.Context, q *Request) ([]byte, error) {
 		case r.Kind != upstream.InputRequired:
 			return nil, mcp.NewError(mcp.CodeInternalError, errKind.Error())
 		case round == mostRounds:
+			x.hit(limits.BackendRounds.Row)
 			return nil, mcp.NewError(mcp.CodeInternalError, errRounds.Error())
 		}
 		out.Again = false

@@ -18,6 +18,7 @@ import (
 	"github.com/troupe-run/troupe/internal/backend/listing"
 	"github.com/troupe-run/troupe/internal/bubble"
 	"github.com/troupe-run/troupe/internal/hosting"
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/upstream"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -123,8 +124,12 @@ func TestTooMuchIsSaid(t *testing.T) {
 		}
 		for i := range 300 {
 			q.Progress(fmt.Appendf(nil, `{"progress":%d}`, i))
+			q.Heard(hosting.Said{Method: mcp.NotifyElicitationComplete, Params: []byte(`{"elicitationId":"dropped"}`)})
 		}
 		q.Heard(refused.elicits("more?"))
+		if to.hits[limits.Said.Row] < 600 {
+			t.Errorf("the limit was hit %d times", to.hits[limits.Said.Row])
+		}
 		close(to.slow)
 		return complete(`{"content":[]}`), nil
 	})
@@ -132,6 +137,9 @@ func TestTooMuchIsSaid(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := to.messages()
+	if newest := got[len(got)-2]; !strings.HasPrefix(newest, "progress 299 ") {
+		t.Errorf("%q came last, want the newest progress", newest)
+	}
 	logs := 0
 	for _, m := range got {
 		if strings.HasPrefix(m, "log ") {
@@ -143,6 +151,28 @@ func TestTooMuchIsSaid(t *testing.T) {
 	}
 	if answer := <-refused.answers; !strings.HasPrefix(answer, "-32603 too many") {
 		t.Errorf("the question that had no room: %q", answer)
+	}
+}
+
+// TestTooManyBytesAreSaid drops what is too large for what waits already.
+func TestTooManyBytesAreSaid(t *testing.T) {
+	t.Parallel()
+	to := &client{slow: make(chan struct{})}
+	large := fmt.Appendf(nil, `{"level":"info","data":%q}`, strings.Repeat("x", 600<<10))
+	s, _ := echoing(func(_ context.Context, q hosting.Asked) (upstream.Response, error) {
+		q.Heard(hosting.Said{Method: mcp.NotifyMessage, Params: []byte(`{"level":"info","data":"first"}`)})
+		to.slow <- struct{}{}
+		for range 3 {
+			q.Heard(hosting.Said{Method: mcp.NotifyMessage, Params: large})
+		}
+		close(to.slow)
+		return complete(`{"content":[]}`), nil
+	})
+	if _, err := call(t.Context(), t, s, callerOf("s"), to, echo); err != nil {
+		t.Fatal(err)
+	}
+	if got := to.messages(); to.hits[limits.SaidBytes.Row] == 0 || !strings.HasSuffix(got[len(got)-1], " messages were dropped") {
+		t.Errorf("the limit was hit %d times", to.hits[limits.SaidBytes.Row])
 	}
 }
 
@@ -408,8 +438,9 @@ func TestInputWithoutEnd(t *testing.T) {
 		s, f := echoing(func(context.Context, hosting.Asked) (upstream.Response, error) {
 			return upstream.Response{Kind: upstream.InputRequired, Result: []byte(`{"requestState":"again"}`)}, nil
 		})
-		_, err := call(t.Context(), t, s, callerOf(""), &client{}, echo)
-		if wire, ok := errors.AsType[*mcp.Error](err); !ok || wire.Code != mcp.CodeInternalError || len(f.requests()) != 11 {
+		to := &client{}
+		_, err := call(t.Context(), t, s, callerOf(""), to, echo)
+		if wire, ok := errors.AsType[*mcp.Error](err); !ok || wire.Code != mcp.CodeInternalError || len(f.requests()) != 11 || to.hits[limits.BackendRounds.Row] != 1 {
 			t.Errorf("%v", err)
 		}
 	})

@@ -10,15 +10,16 @@ import (
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// What a backend may say during one call before the client has got it. What is beyond it is dropped and counted, but for the newest
-// progress; questions are refused.
-const (
-	mostSaid      = 256
-	mostSaidBytes = 1 << 20
+// What a backend may say during one call before the client has got it. What is beyond it is dropped, but for the newest progress; log messages
+// are counted, and questions refused.
+var (
+	mostSaid      = limits.Said.Value()
+	mostSaidBytes = limits.SaidBytes.Value()
 )
 
 // together is how long a question to a stateless client waits for further ones, which are asked in the same round.
@@ -39,7 +40,8 @@ type exchange struct {
 	queue   []Said
 	bytes   int // of the queue
 	sending bool
-	missed  int // log messages that were dropped
+	newest  *Said // the progress that came when the queue was full, nil for none
+	missed  int   // log messages that were dropped
 	over    bool
 	left    bool // the next process goes on with the call: what comes is for that
 
@@ -77,6 +79,13 @@ func (x *exchange) mayAsk() bool {
 	return x.Caller.asks(&x.Item.backend.Options) && (!x.Caller.Revision.Stateless() || actors.Asks(x.Message.Method))
 }
 
+// hit notes that a limit was hit.
+func (x *exchange) hit(row *limits.Row) {
+	if x.Hit != nil {
+		x.Hit(row)
+	}
+}
+
 // hear takes what the backend says. It never waits.
 func (x *exchange) hear(said Said) {
 	x.mu.Lock()
@@ -101,30 +110,42 @@ func (x *exchange) hear(said Said) {
 	go func() { _ = said.refuse(refusal) }()
 }
 
-// keep puts something into the queue, and reports whether there was room. The caller holds mu.
+// keep puts something into the queue, and reports whether there was room. Progress has room for the newest one. The caller holds mu.
 func (x *exchange) keep(said Said) bool {
-	if len(x.queue) < mostSaid && (x.bytes+len(said.Params) <= mostSaidBytes || len(x.queue) == 0) {
-		x.queue = append(x.queue, said)
-		x.bytes += len(said.Params)
-		return true
-	}
-	switch said.Method {
-	case mcp.NotifyProgress: // the newest counts
-		if last := &x.queue[len(x.queue)-1]; last.Method == mcp.NotifyProgress {
-			x.bytes += len(said.Params) - len(last.Params)
-			*last = said
+	progress := said.Method == mcp.NotifyProgress
+	full := limits.Said.Row
+	if len(x.queue) < mostSaid {
+		full = limits.SaidBytes.Row
+		if x.bytes+len(said.Params) <= mostSaidBytes || len(x.queue) == 0 {
+			if progress {
+				x.newest = nil
+			}
+			x.queue = append(x.queue, said)
+			x.bytes += len(said.Params)
 			return true
 		}
-	case mcp.NotifyMessage:
+	}
+	x.hit(full)
+	if progress {
+		x.newest = &said
+	}
+	if said.Method == mcp.NotifyMessage {
 		x.missed++
 	}
-	return false
+	return progress
 }
 
 // send sends what is in the queue until it is empty.
 func (x *exchange) send() {
 	for {
 		x.mu.Lock()
+		if len(x.queue) == 0 && x.newest != nil {
+			said := *x.newest
+			x.newest = nil
+			x.mu.Unlock()
+			x.pass(said)
+			continue
+		}
 		if len(x.queue) == 0 {
 			x.sending, x.queue = false, nil
 			x.quiet.Broadcast()

@@ -15,6 +15,7 @@ import (
 	"github.com/troupe-run/troupe/internal/backend"
 	"github.com/troupe-run/troupe/internal/backend/listing"
 	"github.com/troupe-run/troupe/internal/hosting"
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/upstream"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -145,8 +146,18 @@ type client struct {
 	answer func(ctx context.Context, qs []actors.Question) ([]actors.Answer, error)
 	slow   chan struct{} // each message waits for one; nil waits for nothing
 
-	mu   sync.Mutex // guards sent
+	mu   sync.Mutex // guards the rest
 	sent []string
+	hits map[*limits.Row]int
+}
+
+func (c *client) hit(row *limits.Row) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.hits == nil {
+		c.hits = make(map[*limits.Row]int)
+	}
+	c.hits[row]++
 }
 
 func (c *client) note(format string, values ...any) {
@@ -224,7 +235,7 @@ func request(t *testing.T, s *hosting.Server, c *hosting.Caller, to *client, of 
 		Client: to, Caller: c, Item: item, Message: m,
 		Log:      func(_ context.Context, params []byte) { to.note("log %s", params) },
 		Missed:   func(_ context.Context, n int) { to.note("%d messages were dropped", n) },
-		Complete: func(context.Context, *actors.Question) {},
+		Complete: func(context.Context, *actors.Question) {}, Hit: to.hit,
 		Remember: func(_ context.Context, _ string, value []byte) ([]byte, error) { return value, nil },
 	}
 }

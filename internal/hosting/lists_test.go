@@ -343,3 +343,23 @@ func TestLevels(t *testing.T) {
 		t.Errorf("gone: %q", f.gone)
 	}
 }
+
+// TestUnsubscribe tells a backend that a session wants no updates any more, unless others have the same instance.
+func TestUnsubscribe(t *testing.T) {
+	t.Parallel()
+	for by, want := range map[host.Isolation]int{host.BySession: 2, host.ByPrincipal: 1, host.Shared: 1} {
+		f := &fake{}
+		f.set("one", catalogue(mcp.Revision20251125, nil, nil, []string{`{"uri":"x://1","name":"one"}`}, nil))
+		s := serve(f, hosting.Backend{Name: "one", Options: host.Options{Isolation: by}})
+		c := callerOf("tenant/1")
+		item, _ := s.Find(c, listing.Resources, "x://1")
+		for _, method := range []string{mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe} {
+			if err := s.Subscribe(t.Context(), c, item, "x://1", method); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := f.requests(); len(got) != want {
+			t.Errorf("isolation %v: the backend was asked %q", by, got)
+		}
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"github.com/troupe-run/troupe/host"
 	"github.com/troupe-run/troupe/internal/backend"
 	"github.com/troupe-run/troupe/internal/backend/naming"
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -96,12 +97,11 @@ type mounted struct {
 	learning chan struct{} // closed when it has said what it lists, or has failed to; nil if nobody waits
 }
 
-const (
-	// learnWait is how long a request waits for a backend of which nothing is known.
-	learnWait = 5 * time.Second
-	// quietTime is for how long nobody waits for a backend that was not there within learnWait.
-	quietTime = 30 * time.Second
-)
+// learnWait is how long a request waits for a backend of which nothing is known.
+var learnWait = limits.LearnWait.Value()
+
+// quietTime is for how long nobody waits for a backend that was not there within learnWait.
+const quietTime = 30 * time.Second
 
 // Learn waits until it is known what each backend lists for such a caller, for as long as a request may wait for that. Of a backend that
 // is down, or that starts for too long, it is unknown then.

@@ -94,9 +94,13 @@ func (s *Server) SetLevel(ctx context.Context, c *Caller, level string) {
 }
 
 // Subscribe has the backend of a resource say when it changes, or no longer. The error is an *[mcp.Error] of the client's, or the cause of the
-// end of ctx. A backend that has no subscriptions is asked for nothing.
+// end of ctx. A backend that has no subscriptions is asked for nothing, and where several share an instance it goes on to say what one of
+// them no longer wants: others may.
 func (s *Server) Subscribe(ctx context.Context, c *Caller, item *Item, uri string, method string) error {
 	if item.in != nil && codec.Optional(codec.Optional(item.in.settled.Capabilities, "resources"), "subscribe") == nil {
+		return nil
+	}
+	if method == mcp.MethodResourcesUnsubscribe && item.backend.Options.Isolation != host.BySession {
 		return nil
 	}
 	params := append(codec.AppendString([]byte(`{"uri":`), uri), '}')

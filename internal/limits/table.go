@@ -362,6 +362,14 @@ var (
 	DrainWait = add[time.Duration](Row{Section: Node, Name: "time to wait after that for calls that only this node can end", Option: "DrainWait", Kind: Time, Default: 22 * second, Least: int64(time.Millisecond),
 		Beyond: "[architecture.md](architecture.md#how-a-process-ends)",
 		Usage:  "`time` to wait after that for calls that only this process can end"})
+	Said = add[int](Row{Section: Request, Name: "messages of a backend that wait for the client of a call", Default: 256,
+		Beyond: "log messages are dropped, and the client told how many; the newest progress is kept; questions are refused", Counted: "said", By: Refusals, Usual: true})
+	SaidBytes = add[int](Row{Section: Request, Name: "their size", Kind: Size, Default: mib,
+		Beyond: "the same; one message alone may be larger", Counted: "said-bytes", By: Refusals, Usual: true})
+	BackendRounds = add[int](Row{Section: Request, Name: "rounds of questions of a backend (2026-07-28) in one call", Default: 10,
+		Beyond: "the call ends with -32603", Counted: "backend-rounds", By: Refusals})
+	LearnWait = add[time.Duration](Row{Section: Request, Name: "time that a request waits for a backend to say what it lists", Kind: Time, Default: 5 * second,
+		Beyond: "it is answered without that backend, which nobody waits for in the next 30 s"})
 	MaxInstances = add[int](Row{Section: Node, Name: "instances of backends, over all of them", Option: "Hosting.MaxInstances", Default: 512, None: true,
 		Beyond: "an idle one ends for a call that needs another; without one the call waits, as long as the backend's `start-timeout`",
 		Usage:  "`number` of instances of backends on this node, over all of them; 0 is no limit"})

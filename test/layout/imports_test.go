@@ -43,7 +43,7 @@ var layers = []layer{
 	{"internal/closedschema", nil, nil, "fuzz targets share a binary with it, so it can need nothing"},
 	{"internal/directory", nil, nil, "finding a value by key needs nothing"},
 	{"internal/hosted", []string{"mcp", "codec", "actors", "internal/limits", "internal/protocol"}, nil, "it asks by a call of actors, and knows no handler"},
-	{"internal/hosting", []string{"mcp", "codec", "actors", "host", "internal/backend", "internal/protocol", "internal/template", "internal/toolschema", "internal/upstream"}, nil, "it joins a call of actors to a backend, and knows no handler"},
+	{"internal/hosting", []string{"mcp", "codec", "actors", "host", "internal/backend", "internal/limits", "internal/protocol", "internal/template", "internal/toolschema", "internal/upstream"}, nil, "it joins a call of actors to a backend, and knows no handler"},
 	{"internal/gauges", []string{"actors", "cluster", "internal/limits", "internal/quota", "internal/revocation", "internal/store", "internal/telemetry", "internal/worker"}, nil, "metrics are read from the parts of a process"},
 	{"internal/guard", nil, nil, "how code ended is known without knowing whose it was"},
 	{"transport/server", []string{"internal/limits", "internal/quota"}, nil, "who is let in is known before anybody reads what they want"},

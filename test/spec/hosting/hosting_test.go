@@ -503,6 +503,18 @@ func TestChangingBackends(t *testing.T) {
 			}
 		}
 		tools("b__echo")
+		silent := &stranger{wanted: func(t *talk, _ message) bool {
+			select {
+			case <-time.After(time.Minute):
+			case <-t.ctx.Done():
+			}
+			return true
+		}}
+		if err := h.Server.SetBackends([]troupe.Backend{{Name: "silent", Target: theirs.Serve("silent", silent.serve)}}); err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(100*time.Millisecond, func() { h.Server.RemoveBackends("silent") })
+		host.Contains(t, "a list that waits for a backend which is taken away", c.Post(host.Method("1", "tools/list", "")).Body, `"tools":[]`)
 	})
 }
 
