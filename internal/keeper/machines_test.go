@@ -228,6 +228,45 @@ func TestSpecs(t *testing.T) {
 	}
 }
 
+// TestDescends has who is below a keeper while processes end, and while some are hidden.
+func TestDescends(t *testing.T) {
+	t.Parallel()
+	const keeper = 10
+	for _, row := range []struct {
+		name string
+		pid  int
+		at   []string // what the system tells of each process, by the time: "child<parent"
+		want bool
+	}{
+		{"a child", 20, []string{"20<10"}, true},
+		{"far below", 22, []string{"22<21", "21<20", "20<10"}, true},
+		{"another's", 30, []string{"30<5", "5<1"}, false},
+		{"itself", keeper, nil, true},
+		{"unseen", 0, nil, false},
+		{"ended", 20, nil, true},
+		{"its parent is hidden", 30, []string{"30<5", "", "30<5"}, false},
+		{"its parent ends meanwhile", 22, []string{"22<21", "", "22<10", "22<10"}, true},
+		{"all end meanwhile", 22, []string{"22<21", "", "", ""}, true},
+	} {
+		told := row.at
+		got := descends(row.pid, keeper, func(pid int) (procEntry, bool) {
+			if len(told) == 0 {
+				return procEntry{}, false
+			}
+			now := told[0]
+			told = told[1:]
+			var p procEntry
+			if _, err := fmt.Sscanf(now, "%d<%d", &p.pid, &p.parent); err != nil || p.pid != pid {
+				return procEntry{}, false
+			}
+			return p, true
+		})
+		if got != row.want || len(told) > 0 {
+			t.Errorf("%s: %t, with %d left", row.name, got, len(told))
+		}
+	}
+}
+
 // TestFamilies has who belongs to whom. A process is written as its pid, parent, session and start.
 func TestFamilies(t *testing.T) {
 	t.Parallel()

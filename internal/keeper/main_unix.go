@@ -163,7 +163,7 @@ func notifyReady() error {
 	return err
 }
 
-// accept serves who connects, if it is the same user.
+// accept serves who connects, if that one may use the keeper.
 func (e *engine) accept(l *net.UnixListener, connections *sync.WaitGroup) {
 	for {
 		conn, err := l.AcceptUnix()
@@ -175,7 +175,7 @@ func (e *engine) accept(l *net.UnixListener, connections *sync.WaitGroup) {
 			time.Sleep(100 * time.Millisecond)
 			continue
 		}
-		if err := sameUser(conn); err != nil {
+		if err := e.mayUse(conn); err != nil {
 			e.log.Warn("a connection was refused", "why", err)
 			_ = conn.Close()
 			continue

@@ -177,15 +177,43 @@ func TestOtherUsers(t *testing.T) {
 	}
 }
 
+// TestKeptCannotUseKeeper has a keeper speak to none of its own processes, however it is confined and whatever it does to leave: one that is confined would have it start another that is not.
+func TestKeptCannotUseKeeper(t *testing.T) {
+	t.Parallel()
+	if _, err := listProcesses(); err != nil {
+		t.Skip(err)
+	}
+	f := spawned(t, time.Minute)
+	for i, role := range []string{"", "daemon", "away"} {
+		s := spec(t, fmt.Sprint(i), append(strings.Fields(role), "try", "keeper", f.socket)...)
+		if role == "" {
+			s.Confine = Confine{Files: Try, NoNetwork: Try, OwnPIDs: Try}
+		}
+		p := f.start(t, s)
+		line, err := p.Receive(t.Context())
+		if err != nil || string(line.Text) == "ok" {
+			t.Errorf("%q: the keeper answers: %q, %v", role, line.Text, err)
+		}
+		p.Ack(line.Number)
+	}
+	if _, err := f.List(t.Context()); err != nil {
+		t.Errorf("who uses it: %v", err)
+	}
+}
+
+// greeted says hello to a keeper, and returns what it answers.
+func greeted(socket string) (frame, error) {
+	conn, err := net.Dial("unix", socket)
+	if err != nil {
+		return frame{}, err
+	}
+	_, _ = conn.Write(append(appendHeader(nil, kindHello, 25), `{"oldest":1,"newest":1}  `...))
+	return readFrame(bufio.NewReader(conn))
+}
+
 // dialOnly says whether a keeper speaks to this process.
 func dialOnly(socket string) int {
-	conn, err := net.Dial("unix", socket)
-	if err == nil {
-		s := &speaker{conn, bufio.NewReader(conn)}
-		_, _ = s.Write(append(appendHeader(nil, kindHello, 2), "{}"...))
-		_, err = readFrame(s.r)
-	}
-	if err != nil {
+	if _, err := greeted(socket); err != nil {
 		fmt.Println(err)
 		return 1
 	}

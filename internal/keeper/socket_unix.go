@@ -168,32 +168,41 @@ func dial(ctx context.Context, path string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := sameUser(conn.(*net.UnixConn)); err != nil {
+	if _, err := sameUser(conn.(*net.UnixConn)); err != nil {
 		_ = conn.Close()
 		return nil, err
 	}
 	return conn, nil
 }
 
-// sameUser returns an error unless the other end of a connection is a process of this user.
-func sameUser(conn *net.UnixConn) error {
+// sameUser returns an error unless the other end of a connection is a process of this user, and which one it is, if the system tells.
+func sameUser(conn *net.UnixConn) (pid int, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	uid, failure := -1, error(nil)
-	if err := raw.Control(func(fd uintptr) { uid, failure = peerUser(int(fd)) }); err != nil {
-		return err
+	if err := raw.Control(func(fd uintptr) { uid, pid, failure = peerProcess(int(fd)) }); err != nil {
+		return 0, err
 	}
 	switch {
 	case errors.Is(failure, errNoPeer):
-		return nil // the mode of the file is all there is
+		return 0, nil // the mode of the file is all there is
 	case failure != nil:
-		return failure
+		return 0, failure
 	case uid != os.Geteuid():
-		return fmt.Errorf("keeper: the other process is of the user %d, and this one of %d", uid, os.Geteuid())
+		return 0, fmt.Errorf("keeper: the other process is of the user %d, and this one of %d", uid, os.Geteuid())
 	}
-	return nil
+	return pid, nil
+}
+
+// mayUse returns an error unless the other end of a connection may use this keeper: it is of the same user, and none of the keeper's own processes. Those could be confined, and would have it start others that are not.
+func (e *engine) mayUse(conn *net.UnixConn) error {
+	pid, err := sameUser(conn)
+	if err == nil && e.forest.keeper != 0 && descends(pid, e.forest.keeper, readProcess) {
+		err = fmt.Errorf("keeper: the other process, %d, is one that it keeps", pid)
+	}
+	return err
 }
 
 // errNoPeer says that the system does not tell whose the other end is.
