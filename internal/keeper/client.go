@@ -113,9 +113,9 @@ func (c *Client) greet(ctx context.Context, conn net.Conn) (*bufio.Reader, error
 	_ = conn.SetDeadline(until)
 	defer func() { _ = conn.SetDeadline(time.Time{}) }()
 	c.mu.Lock()
-	again := c.about.Life != ""
+	life := c.about.Life
 	c.mu.Unlock()
-	text, err := appendControl(nil, kindHello, hello{oldestVersion, newestVersion, c.options.Release, os.Getpid(), c.token, again, c.options.keep})
+	text, err := appendControl(nil, kindHello, hello{oldestVersion, newestVersion, c.options.Release, os.Getpid(), c.token, life, c.options.keep})
 	if err == nil {
 		_, err = conn.Write(text)
 	}
@@ -138,9 +138,6 @@ func (c *Client) greet(ctx context.Context, conn net.Conn) (*bufio.Reader, error
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if c.about.Life != "" && c.about.Life != w.Life {
-			return nil, fmt.Errorf("%w: another one is in its place", ErrEnded)
-		}
 		c.about = w
 		return r, nil
 	case kindRefused:

@@ -98,10 +98,14 @@ func (e *engine) greet(conn net.Conn, r *bufio.Reader) (*peer, error) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.over {
+	again := h.Life != ""
+	switch {
+	case again && h.Life != e.life:
+		return turnAway(fmt.Errorf("%w: the keeper has ended, and another one is in its place", ErrEnding))
+	case e.over:
 		return turnAway(fmt.Errorf("%w: the keeper", ErrEnding))
 	}
-	if p.number, _, err = e.custody.connect(h.Client, h.Again, time.Now()); err != nil {
+	if p.number, _, err = e.custody.connect(h.Client, again, time.Now()); err != nil {
 		return turnAway(ErrReplaced)
 	}
 	old := e.peer

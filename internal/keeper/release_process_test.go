@@ -144,6 +144,9 @@ func TestAnotherKeeper(t *testing.T) {
 	if _, err := p.Status(); !errors.Is(err, ErrEnded) {
 		t.Errorf("%v", err)
 	}
+	if _, err := g.List(t.Context()); err != nil {
+		t.Errorf("who uses the other one has lost it: %v", err)
+	}
 }
 
 // TestOtherUsers has a keeper speak to nobody who is another user.
