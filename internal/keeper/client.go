@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
+	"io"
 	"log/slog"
 	"maps"
 	"net"
@@ -120,12 +120,12 @@ func (c *Client) greet(ctx context.Context, conn net.Conn) (*bufio.Reader, error
 		_, err = conn.Write(text)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("keeper: hello: %w", err)
+		return nil, sayHungUp(err)
 	}
 	r := bufio.NewReaderSize(conn, 64<<10)
 	f, err := readFrame(r)
 	if err != nil {
-		return nil, fmt.Errorf("keeper: hello: %w", err)
+		return nil, sayHungUp(err)
 	}
 	switch f.kind {
 	case kindWelcome:
@@ -148,6 +148,14 @@ func (c *Client) greet(ctx context.Context, conn net.Conn) (*bufio.Reader, error
 		return nil, v.error()
 	}
 	return nil, fmt.Errorf("%w: %v came for hello", errFrame, f.kind)
+}
+
+// sayHungUp says of an error of the first words whether it is that the other side has closed the connection.
+func sayHungUp(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
+		return fmt.Errorf("%w: hello: %w", errHungUp, err)
+	}
+	return fmt.Errorf("keeper: hello: %w", err)
 }
 
 // run speaks over a connection and those after it.
@@ -223,7 +231,7 @@ func (c *Client) connectAgain(ctx context.Context, why error) (net.Conn, *bufio.
 		switch {
 		case ctx.Err() != nil:
 			return nil, nil, ErrClosed
-		case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, fs.ErrNotExist), errors.Is(err, ErrEnding): // nobody listens: it is gone
+		case nobodyThere(err), errors.Is(err, ErrEnding): // it is gone
 			return nil, nil, fmt.Errorf("%w: %w", ErrEnded, err)
 		case errors.Is(err, ErrEnded), errors.Is(err, ErrReplaced), errors.Is(err, ErrVersion), errors.Is(err, ErrUnknown):
 			return nil, nil, err

@@ -38,7 +38,7 @@
 // # Who has a keeper
 //
 // One client at a time, of the same user and not below the keeper: the newest, and the one before gets [ErrReplaced]. A process that is kept cannot use its keeper, as it may be confined and what it would have started is not. When it is gone, its processes are kept for a while ([Launch.Keep]) for the next one, and then
-// ended; [Client.Bye] says for how long otherwise. A keeper without a client and without processes ends. It does not hear SIGINT, SIGHUP and SIGQUIT, which are for the terminal's programs; SIGTERM ends it, and
+// ended; [Client.Bye] says for how long otherwise. A keeper without a client and without processes ends at once, unless it was told to stay (--stay); before its first client it waits for as long as it keeps. It does not hear SIGINT, SIGHUP and SIGQUIT, which are for the terminal's programs; SIGTERM ends it, and
 // all that it has.
 //
 // # Releases

@@ -167,6 +167,40 @@ func TestUnadopted(t *testing.T) {
 	}
 }
 
+// TestIdleKeeper has a keeper end as soon as nobody has it and it has nothing, however long it would keep something; one that stays does not.
+func TestIdleKeeper(t *testing.T) {
+	t.Parallel()
+	o, l := joiner(t)
+	l.Keep = time.Hour
+	for _, kept := range []bool{false, true} {
+		c, err := Join(t.Context(), o, l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if kept {
+			p, err := c.Start(t.Context(), spec(t, "a", "half"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			<-p.Exited()
+			p.Forget()
+			if _, err := c.List(t.Context()); err != nil { // it has heard of that
+				t.Fatal(err)
+			}
+		}
+		_ = c.Close()
+		await(t, "the end of the keeper", func() bool { return !lives(c.PID()) })
+	}
+	service(t, o.Socket)
+	for range 2 {
+		c, err := Dial(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = c.Close()
+	}
+}
+
 // TestKilledKeeper has what a keeper leaves that was killed be found, and who uses it be told.
 func TestKilledKeeper(t *testing.T) {
 	t.Parallel()
@@ -225,8 +259,7 @@ func TestReconnect(t *testing.T) {
 	t.Parallel()
 	f := spawned(t, time.Minute)
 	front := newBreaker(t, f.socket)
-	_ = f.Close() // the keeper is for who comes through the front
-	c, err := Dial(t.Context(), Options{Socket: front.path, Log: quiet()})
+	c, err := Dial(t.Context(), Options{Socket: front.path, Log: quiet()}) // in place of the first one
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -269,7 +302,6 @@ func TestReplacedUnheard(t *testing.T) {
 	t.Parallel()
 	f := spawned(t, time.Minute)
 	front := newBreaker(t, f.socket)
-	_ = f.Close()
 	old, err := Dial(t.Context(), Options{Socket: front.path, Log: quiet()})
 	if err != nil {
 		t.Fatal(err)

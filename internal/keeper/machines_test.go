@@ -134,6 +134,22 @@ func TestCustody(t *testing.T) {
 	due(206, false) // not before it is gone
 	c.drop(1)
 	due(206, true)
+	used := newCustody(time.Hour, false, noon) // which ends as soon as it has nobody and nothing
+	three, _, _ := used.connect("three", false, at(1))
+	if err := used.hold(three, 1); err != nil {
+		t.Error(err)
+	}
+	used.drop(1)
+	if _, end := used.due(at(2)); end {
+		t.Error("it ends while somebody has it")
+	}
+	used.leave(three, time.Hour, at(3))
+	if at, ok := used.next(); !ok || at.After(noon.Add(3*time.Second)) {
+		t.Errorf("it has nobody and nothing, and waits until %v", at)
+	}
+	if _, end := used.due(at(3)); !end {
+		t.Error("it has nobody and nothing, and stays")
+	}
 	stays := newCustody(time.Second, true, noon)
 	if _, end := stays.due(at(1000)); end {
 		t.Error("one that stays ends")

@@ -38,7 +38,7 @@ func readFlags(args []string, output io.Writer) (flags, error) {
 	set.StringVar(&f.socket, "socket", "", "the path of the UNIX socket that it serves, with the mode 0600")
 	set.IntVar(&f.fd, "fd", -1, "the open file that is its only connection, in place of a socket")
 	set.StringVar(&f.boot, "boot", "", "the name by which what it leaves behind is found if it is killed: letters, digits and underscores (that of the keeper that had the socket before)")
-	set.DurationVar(&f.keep, "keep", DefaultKeep, "how long it keeps processes that nobody has, and itself")
+	set.DurationVar(&f.keep, "keep", DefaultKeep, "how long it keeps processes that nobody has, and waits for the first client")
 	set.BoolVar(&f.stay, "stay", false, "stay without processes, as a service that somebody starts anew when it ends")
 	set.StringVar(&f.log, "log", "", "the file that its log is appended to, in place of standard error")
 	set.StringVar(&f.release, "release", "", "what it says of its release")
@@ -64,7 +64,7 @@ func readFlags(args []string, output io.Writer) (flags, error) {
 }
 
 // Main is a keeper: the whole of the process that calls it, with the arguments that follow those that chose it. It returns the status to exit with, when all processes of the keeper and their
-// descendants have ended: after SIGTERM, or when nobody has had it for as long as it keeps.
+// descendants have ended: after SIGTERM, or when nobody has it any more and it has nothing.
 //
 // With the first argument "exec" it is what a keeper makes a process of that confines itself: for keepers alone.
 //

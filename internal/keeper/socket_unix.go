@@ -154,9 +154,6 @@ func lockSocket(lock *os.File, path string) error {
 	}
 }
 
-// lockTime is how long a keeper may need from the time when it does not answer any more to its end.
-const lockTime = 30 * time.Second
-
 // dial connects to a socket.
 func dial(ctx context.Context, path string) (net.Conn, error) {
 	through, done, err := short(path)

@@ -147,7 +147,11 @@ func connectReady(ctx context.Context, o Options, ready *os.File, ours net.Conn)
 	case ours != nil:
 		return newClient(ctx, o, ours, nil)
 	}
-	return Dial(ctx, o)
+	c, err := Dial(ctx, o)
+	if nobodyThere(err) { // somebody else has used it and left it with nothing
+		return nil, fmt.Errorf("%w: %w", ErrEnding, err)
+	}
+	return c, err
 }
 
 // environmentOf returns what a keeper gets of an environment.
