@@ -320,6 +320,8 @@ func (e *engine) beginStart(p *peer, v start) error {
 		switch {
 		case c.token != v.Token:
 			return fmt.Errorf("%w: %s", ErrExists, v.Spec.ID)
+		case c.forgot: // nobody was there for too long, and how it ends is told to nobody
+			return fmt.Errorf("%w: %s, which nobody had in time", ErrEnding, v.Spec.ID)
 		case c.starting:
 			c.asker, c.request = p, v.Request
 		default:
@@ -344,11 +346,11 @@ func (e *engine) beginStart(p *peer, v start) error {
 	}
 	e.lastHandle++
 	c := newChild(e, e.lastHandle, v.Token, v.Spec, newMark(e.boot, newToken()), time.Now())
-	c.asker, c.request = p, v.Request
-	e.kept[c.handle], e.byID[c.spec.ID] = c, c
 	if err := e.custody.hold(p.number, c.handle); err != nil {
 		return errors.Join(ErrReplaced, err)
 	}
+	c.asker, c.request = p, v.Request
+	e.kept[c.handle], e.byID[c.spec.ID] = c, c
 	go e.start(c)
 	return nil
 }

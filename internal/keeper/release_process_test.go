@@ -4,6 +4,7 @@ package keeper
 
 import (
 	"bufio"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -112,6 +113,40 @@ func TestOtherReleases(t *testing.T) {
 	if got := last.hear(t); got != io.EOF.Error() {
 		t.Errorf("a broken frame: %s", got)
 	}
+}
+
+// TestStartedTooLate has a start that is sent again be refused when its process is being ended, because nobody was there for too long.
+func TestStartedTooLate(t *testing.T) {
+	t.Parallel()
+	f := spawned(t, time.Minute)
+	program, err := json.Marshal(ownProgram(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	order := func(request int) string {
+		return fmt.Sprintf(`{"request":%d,"token":"t","spec":{"id":"a","command":[%s,"child","deaf"],"grace":%d}}`, request, program, time.Hour)
+	}
+	one := speak(t, f.socket)
+	one.say(t, kindHello, `{"oldest":1,"newest":1,"keep":-1}`)
+	one.hear(t)
+	one.say(t, kindStart, order(1))
+	var pid int
+	if _, err := fmt.Sscanf(one.hear(t), `started {"request":1,"handle":1,"pid":%d}`, &pid); err != nil {
+		t.Fatal(err)
+	}
+	_ = one.Close()
+	two := speak(t, f.socket)
+	two.say(t, kindHello, `{"oldest":1,"newest":1}`)
+	two.hear(t)
+	await(t, "nobody to be adopted", func() bool {
+		two.say(t, kindList, `{"request":2}`)
+		return two.hear(t) == `listed {"request":2}`
+	})
+	two.say(t, kindStart, order(3))
+	if got := two.hear(t); !strings.Contains(got, `"request":3,"frame":"start","code":"ending"`) {
+		t.Errorf("%s", got)
+	}
+	_ = syscall.Kill(pid, syscall.SIGKILL)
 }
 
 // TestAnotherKeeper has a client not take another keeper at the same socket for its own.
