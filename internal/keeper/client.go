@@ -256,6 +256,7 @@ func (c *Client) resume(conn net.Conn) {
 	defer c.mu.Unlock()
 	c.wire = c.newWire(conn)
 	c.frames, c.ready = nil, nil
+	clear(c.recalled)
 	maps.DeleteFunc(c.requests, func(_ uint64, r *request) bool { return r.silent })
 	for _, p := range c.processes {
 		p.attached, p.queued = false, false

@@ -5,6 +5,7 @@ package keeper
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -151,6 +152,27 @@ func TestAdopted(t *testing.T) {
 		t.Error(err)
 	}
 	await(t, "the end of the keeper", func() bool { return !lives(r.keeper) })
+}
+
+// TestAdoptedTooLate has a process end that was adopted when nobody waited for it any more: its keeper takes it for held.
+func TestAdoptedTooLate(t *testing.T) {
+	t.Parallel()
+	r := serveElsewhere(t, "1m", "echo", "echo")
+	r.kill(t)
+	c := r.dial(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if p, err := c.Adopt(ctx, "p0", 0); err == nil { // the answer was faster
+		if _, err := p.Stop(t.Context(), ""); err != nil {
+			t.Fatal(err)
+		}
+	} else if !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	await(t, "its end", func() bool { return !lives(r.pids[0]) })
+	if p, err := c.Adopt(t.Context(), "p1", 0); err != nil || p.PID() != r.pids[1] {
+		t.Errorf("the other one: %v", err)
+	}
 }
 
 // TestUnadopted has a keeper end what nobody has adopted in time, and then itself.
