@@ -175,6 +175,69 @@ func TestAdoptedTooLate(t *testing.T) {
 	}
 }
 
+// TestMuchRemembered has processes adopted again after a break, all at once, of which more is remembered than a keeper says in one go.
+func TestMuchRemembered(t *testing.T) {
+	t.Parallel()
+	f := spawned(t, time.Minute)
+	front := newBreaker(t, f.socket)
+	c, err := Dial(t.Context(), Options{Socket: front.path, Log: quiet()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	var all []*Process
+	for i := range 4 {
+		p, err := c.Start(t.Context(), spec(t, fmt.Sprint(i), "echo"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Remember("a", make([]byte, maxLedger-1000)); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+	if _, err := c.List(t.Context()); err != nil { // the keeper remembers it
+		t.Fatal(err)
+	}
+	front.cut()
+	for _, p := range all {
+		send(t, p, "still here")
+		expect(t, p, "still here")
+	}
+	if front.cuts != 1 {
+		t.Errorf("it was cut %d times", front.cuts)
+	}
+}
+
+// TestReplacedStopped has a keeper end though a client that was replaced does not read any more.
+func TestReplacedStopped(t *testing.T) {
+	t.Parallel()
+	f := spawned(t, time.Minute)
+	f.start(t, spec(t, "a", "flood"))
+	old := speak(t, f.socket)
+	old.say(t, kindHello, `{"oldest":1,"newest":1}`)
+	old.hear(t)
+	old.say(t, kindAdopt, `{"request":1,"id":"a","have":0}`)
+	old.hear(t) // and no more: what follows fills the socket
+	before, same := 0, 0
+	await(t, "a full socket", func() bool {
+		now := unread(t, old.Conn)
+		if same++; now == 0 || now != before {
+			before, same = now, 0
+		}
+		return same == 20
+	})
+	next, err := Dial(t.Context(), f.options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = next.Close() })
+	if err := syscall.Kill(f.PID(), syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the end of the keeper", func() bool { return !lives(f.PID()) })
+}
+
 // TestUnadopted has a keeper end what nobody has adopted in time, and then itself.
 func TestUnadopted(t *testing.T) {
 	t.Parallel()

@@ -192,10 +192,8 @@ func (e *engine) accept(l *net.UnixListener, connections *sync.WaitGroup) {
 func (e *engine) hangUp() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if p := e.peer; p != nil {
-		_ = p.wire.conn.SetWriteDeadline(time.Now().Add(time.Second)) // for one that does not read
-		p.closing = true
-		p.wire.now()
+	if e.peer != nil {
+		e.peer.hangUp()
 	}
 }
 
