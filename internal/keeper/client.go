@@ -18,7 +18,7 @@ import (
 
 // Errors of a connection to a keeper.
 var (
-	// ErrEnded reports that the keeper has ended, and with it its processes: Sweep finds what is left of them. What was sent and not acknowledged may have been read, or not.
+	// ErrEnded reports that the keeper has ended, and with it its processes; what one that was killed has left of them is ended by the next one at its socket. What was sent and not acknowledged may have been read, or not.
 	ErrEnded = errors.New("keeper: it has ended")
 
 	// ErrClosed reports that [Client.Close] was called. The processes of a keeper live on.
@@ -470,7 +470,7 @@ func (c *Client) Release() string {
 	return c.about.Release
 }
 
-// Boot returns what the marks of the keeper's processes begin with, for [Sweep].
+// Boot returns what the marks of the keeper's processes begin with.
 func (c *Client) Boot() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

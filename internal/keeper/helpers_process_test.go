@@ -4,7 +4,6 @@ package keeper
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -17,20 +16,6 @@ import (
 
 func fcntl(fd, command, value int) (int, error) {
 	return unix.FcntlInt(uintptr(fd), command, value)
-}
-
-// unread returns how many bytes wait in a connection.
-func unread(t *testing.T, conn net.Conn) int {
-	t.Helper()
-	raw, err := conn.(*net.UnixConn).SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := 0
-	if e := raw.Control(func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), unix.TIOCINQ) }); e != nil || err != nil {
-		t.Fatal(e, err)
-	}
-	return n
 }
 
 // filesOf returns the open files of a process, each as its number and what it is. Where there is no /proc there are none.

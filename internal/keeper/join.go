@@ -16,10 +16,10 @@ const (
 	joinPoll    = 50 * time.Millisecond
 )
 
-// Join connects to the keeper that serves [Options.Socket], whoever has started it: an earlier process, or a service manager. Where there is none, what a killed one has left is ended ([Sweep]), and one is started
-// ([Spawn]); one that is about to end is waited for, and so is, for 5 s, one that a service manager starts anew (--stay). Without a socket it starts a keeper that ends with this connection.
+// Join connects to the keeper that serves [Options.Socket], whoever has started it: an earlier process, or a service manager. Where there is none, one is started ([Spawn]), which ends first what a
+// killed one has left; one that is about to end is waited for, and so is, for 5 s, one that a service manager starts anew (--stay). Without a socket it starts a keeper that ends with this connection.
 //
-// An error is one of [Dial] or Spawn; [ErrVersion] says that the keeper that is there, with its processes, is of a release that this one cannot speak to. What cannot be swept is logged.
+// An error is one of [Dial] or Spawn; [ErrVersion] says that the keeper that is there, with its processes, is of a release that this one cannot speak to.
 func Join(ctx context.Context, o Options, l Launch) (*Client, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
@@ -29,7 +29,7 @@ func Join(ctx context.Context, o Options, l Launch) (*Client, error) {
 	}
 	o.keep = l.Keep
 	for late, wait := time.Now().Add(lockTime), 10*time.Millisecond; ; wait = min(2*wait, joinPoll) {
-		c, err := dialAgain(ctx, o, l)
+		c, err := dialAgain(ctx, o)
 		if c != nil || err != nil {
 			return c, err
 		}
@@ -41,20 +41,16 @@ func Join(ctx context.Context, o Options, l Launch) (*Client, error) {
 	}
 }
 
-// dialAgain connects to the keeper of a socket, and waits for one that somebody starts anew. It returns nothing if there is none, and has ended then what a killed one has left.
-func dialAgain(ctx context.Context, o Options, l Launch) (*Client, error) {
+// dialAgain connects to the keeper of a socket, and waits for one that somebody starts anew. It returns nothing if there is none.
+func dialAgain(ctx context.Context, o Options) (*Client, error) {
 	late := time.Now().Add(cmp.Or(o.patience, serviceTime))
-	for swept := false; ; {
+	for {
 		c, err := Dial(ctx, o)
 		switch {
 		case err == nil:
 			return c, nil
-		case passes(err): // it has no processes any more, and is not to be disturbed
-		case !nobodyThere(err):
+		case !passes(err) && !nobodyThere(err):
 			return nil, err
-		case !swept:
-			sweepLeft(ctx, o, l)
-			swept = true
 		}
 		if _, stay := storedBoot(o.Socket); !stay || time.Now().After(late) {
 			return nil, nil

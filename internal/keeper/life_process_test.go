@@ -209,35 +209,6 @@ func TestMuchRemembered(t *testing.T) {
 	}
 }
 
-// TestReplacedStopped has a keeper end though a client that was replaced does not read any more.
-func TestReplacedStopped(t *testing.T) {
-	t.Parallel()
-	f := spawned(t, time.Minute)
-	f.start(t, spec(t, "a", "flood"))
-	old := speak(t, f.socket)
-	old.say(t, kindHello, `{"oldest":1,"newest":1}`)
-	old.hear(t)
-	old.say(t, kindAdopt, `{"request":1,"id":"a","have":0}`)
-	old.hear(t) // and no more: what follows fills the socket
-	before, same := 0, 0
-	await(t, "a full socket", func() bool {
-		now := unread(t, old.Conn)
-		if same++; now == 0 || now != before {
-			before, same = now, 0
-		}
-		return same == 20
-	})
-	next, err := Dial(t.Context(), f.options())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = next.Close() })
-	if err := syscall.Kill(f.PID(), syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	await(t, "the end of the keeper", func() bool { return !lives(f.PID()) })
-}
-
 // TestUnadopted has a keeper end what nobody has adopted in time, and then itself.
 func TestUnadopted(t *testing.T) {
 	t.Parallel()
@@ -318,7 +289,7 @@ func TestKilledKeeper(t *testing.T) {
 	if q.Fate(n) != HandedOver {
 		t.Errorf("the fate of a line that was acknowledged is %v", q.Fate(n))
 	}
-	if _, err := Sweep(t.Context(), f.boot); err != nil && !errors.Is(err, errNoCensus) {
+	if _, err := sweep(t.Context(), f.boot); err != nil && !errors.Is(err, errNoCensus) {
 		t.Error(err)
 	}
 	if left := marked(t, f.boot); len(left) > 0 {

@@ -114,7 +114,7 @@ func keep(ctx context.Context, f flags, shim []string) error {
 	var listener *net.UnixListener
 	if f.socket != "" {
 		var release func()
-		if listener, f.boot, release, err = listen(f.socket, f.boot, f.stay); err != nil {
+		if listener, f.boot, release, err = listen(ctx, log, f.socket, f.boot, f.stay); err != nil {
 			return err
 		}
 		defer release()

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -39,8 +40,8 @@ func short(path string) (through string, done func(), err error) {
 	return through + "/" + filepath.Base(path), func() { _ = d.Close() }, nil
 }
 
-// listen serves a socket for this user alone. Who has the lock beside it replaces what a killed keeper has left. The boot that counts is the one that is given, or else that of the keeper before, or else a new one.
-func listen(path, boot string, stay bool) (*net.UnixListener, string, func(), error) {
+// listen serves a socket for this user alone. Who has the lock beside it replaces the socket of a killed keeper, and ends what that has left. The boot that counts is the one that is given, or else that of the keeper before, or else a new one.
+func listen(ctx context.Context, log *slog.Logger, path, boot string, stay bool) (*net.UnixListener, string, func(), error) {
 	lock, err := os.OpenFile(lockOf(path), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, "", nil, err
@@ -49,12 +50,17 @@ func listen(path, boot string, stay bool) (*net.UnixListener, string, func(), er
 		_ = lock.Close()
 		return nil, "", nil, err
 	}
-	if err := lockSocket(lock, path); err != nil {
+	if err := lockSocket(ctx, lock, path); err != nil {
 		return fail(err)
 	}
+	stored, _ := storedBoot(path)
+	left := cmp.Or(boot, stored)
 	boot, err = storeBoot(lock, path, boot, stay)
 	if err != nil {
 		return fail(err)
+	}
+	if left != "" {
+		sweepLeft(ctx, left, log)
 	}
 	through, done, err := short(path)
 	if err != nil {
@@ -138,13 +144,16 @@ func storeBoot(lock *os.File, path, boot string, stay bool) (string, error) {
 }
 
 // lockSocket takes the lock of a socket. Who has it and does not answer any more is about to end.
-func lockSocket(lock *os.File, path string) error {
-	for until := time.Now().Add(lockTime); ; time.Sleep(10 * time.Millisecond) {
+func lockSocket(ctx context.Context, lock *os.File, path string) error {
+	for until := time.Now().Add(lockTime); ; sleep(ctx, 10*time.Millisecond) {
 		err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
 			return nil
 		}
-		if conn, e := dial(context.Background(), path); e == nil {
+		if ctx.Err() != nil {
+			return fmt.Errorf("%w: %s: %w", ErrRuns, path, context.Cause(ctx))
+		}
+		if conn, e := dial(ctx, path); e == nil {
 			_ = conn.Close()
 			return fmt.Errorf("%w: %s", ErrRuns, path)
 		}

@@ -23,7 +23,7 @@ type Launch struct {
 	// Program is the command that calls [Main], without Main's arguments, such as the path of the command troupe, and "keeper". Required.
 	Program []string
 
-	// Boot is what the marks of its processes begin with: letters, digits and underscores, the same for each keeper of one socket, so that [Sweep] finds what an earlier one has left. Empty is that of the keeper
+	// Boot is what the marks of its processes begin with: letters, digits and underscores, the same for each keeper of one socket, so that the next one finds what one has left that was killed, and ends it. Empty is that of the keeper
 	// that had the socket before, which lies in the file of the socket's lock, and without one a new word.
 	Boot string
 
@@ -123,6 +123,9 @@ func Spawn(ctx context.Context, o Options, l Launch) (*Client, error) {
 		c.mu.Lock()
 		c.detail = err
 		c.mu.Unlock()
+		if o.Socket == "" && !cmd.ProcessState.Success() { // nobody else knows of what it has left
+			sweepLeft(context.Background(), l.Boot, c.options.Log)
+		}
 	}()
 	return c, nil
 }
