@@ -326,6 +326,24 @@ func TestBadFlags(t *testing.T) {
 	if _, err := Spawn(t.Context(), Options{Socket: filepath.Join(t.TempDir(), "no", "s")}, Launch{Program: []string{ownProgram(t), "keeper"}, Boot: "a", Log: filepath.Join(t.TempDir(), "log")}); err == nil || !strings.Contains(err.Error(), "no such file") {
 		t.Errorf("%v", err)
 	}
+	for name, lay := range map[string]func(path string) error{
+		"is no socket":            func(path string) error { return os.WriteFile(path, []byte("mine"), 0o600) },
+		"too many levels of symb": func(path string) error { return os.Symlink("mine", lockOf(path)) },
+	} {
+		path := filepath.Join(t.TempDir(), "s")
+		if err := lay(path); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Spawn(t.Context(), Options{Socket: path, Log: quiet()}, Launch{Program: []string{ownProgram(t), "keeper"}, Log: filepath.Join(t.TempDir(), "log")})
+		if err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("a path that %s: %v", name, err)
+		}
+		if text, err := os.ReadFile(path); err == nil && string(text) != "mine" {
+			t.Errorf("it has %q", text)
+		} else if _, err := os.Stat(filepath.Join(filepath.Dir(path), "mine")); err == nil {
+			t.Error("a link was followed")
+		}
+	}
 	long := filepath.Join(t.TempDir(), strings.Repeat("d", 100), "s")
 	if err := os.Mkdir(filepath.Dir(long), 0o700); err != nil {
 		t.Fatal(err)

@@ -42,7 +42,7 @@ func short(path string) (through string, done func(), err error) {
 
 // listen serves a socket for this user alone. Who has the lock beside it replaces the socket of a killed keeper, and ends what that has left. The boot that counts is the one that is given, or else that of the keeper before, or else a new one.
 func listen(ctx context.Context, log *slog.Logger, path, boot string, stay bool) (*net.UnixListener, string, func(), error) {
-	lock, err := os.OpenFile(lockOf(path), os.O_CREATE|os.O_RDWR, 0o600)
+	lock, err := os.OpenFile(lockOf(path), os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600) // whose text is replaced: no file that somebody else has laid a link to
 	if err != nil {
 		return nil, "", nil, err
 	}
@@ -67,8 +67,16 @@ func listen(ctx context.Context, log *slog.Logger, path, boot string, stay bool)
 		return fail(err)
 	}
 	defer done()
-	if err := os.Remove(through); err != nil && !errors.Is(err, os.ErrNotExist) {
+	switch info, err := os.Lstat(through); {
+	case errors.Is(err, os.ErrNotExist):
+	case err != nil:
 		return fail(err)
+	case info.Mode().Type() != os.ModeSocket:
+		return fail(fmt.Errorf("keeper: %s is there and is no socket: remove it, or name another path", path))
+	default:
+		if err := os.Remove(through); err != nil {
+			return fail(err)
+		}
 	}
 	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		return c.Control(func(fd uintptr) { _ = syscall.Fchmod(int(fd), 0o600) }) // where the file has the mode of the socket
