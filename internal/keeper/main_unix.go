@@ -15,6 +15,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // roleExec is the first argument of a process that confines itself and becomes a program. Keepers start it.
@@ -197,17 +199,27 @@ func (e *engine) hangUp() {
 	}
 }
 
-// openLog opens the log of a keeper. Writes to a file that nobody reads any more are lost.
+// openLog opens the log of a keeper: its standard error, which becomes the file, so that what the runtime says of a crash is there, too. A file that has grown is put aside, in place of the one before. Writes to a pipe
+// that nobody reads any more are lost.
 func openLog(path string) (*slog.Logger, error) {
-	out := os.Stderr
 	if path != "" {
-		var err error
-		if out, err = os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
+		if info, err := os.Stat(path); err == nil && info.Size() > maxLog {
+			_ = os.Rename(path, path+".1") // what cannot be moved grows
+		}
+		file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err != nil {
 			return nil, err
 		}
+		defer func() { _ = file.Close() }()
+		if err := unix.Dup2(int(file.Fd()), syscall.Stderr); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
 	}
-	return slog.New(slog.NewTextHandler(out, nil)).With("part", "keeper"), nil
+	return slog.New(slog.NewTextHandler(os.Stderr, nil)).With("part", "keeper"), nil
 }
+
+// maxLog is from where on a log is put aside when a keeper starts, in bytes.
+const maxLog = 8 << 20
 
 // closeInherited closes the files that this process was given and does not need: what its parent did not mark as its own is not opened here, where all are marked.
 func closeInherited(needed ...int) {

@@ -297,6 +297,31 @@ func TestDeadOutput(t *testing.T) {
 	}
 }
 
+// TestLog has the log of a keeper that crashes say how, and one that has grown put aside.
+func TestLog(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	log := filepath.Join(dir, "log")
+	if err := os.WriteFile(log, make([]byte, maxLog+1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Spawn(t.Context(), Options{Socket: filepath.Join(dir, "s"), Log: quiet()}, Launch{Program: []string{ownProgram(t), "keeper"}, Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = syscall.Kill(c.PID(), syscall.SIGABRT)
+	<-c.Ended()
+	await(t, "the end of the keeper", func() bool { return !lives(c.PID()) })
+	_ = c.Close()
+	text, err := os.ReadFile(log)
+	if err != nil || len(text) > maxLog || !strings.Contains(string(text), "keeper ready") || !strings.Contains(string(text), "SIGABRT") {
+		t.Errorf("its log: %.1000s, %v", text, err)
+	}
+	if before, err := os.Stat(log + ".1"); err != nil || before.Size() != maxLog+1 {
+		t.Errorf("the log before: %v", err)
+	}
+}
+
 // TestWithoutSocket has a keeper end with its only connection.
 func TestWithoutSocket(t *testing.T) {
 	t.Parallel()
