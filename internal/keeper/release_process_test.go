@@ -351,6 +351,9 @@ func TestBadFlags(t *testing.T) {
 	if _, err := Spawn(t.Context(), Options{Socket: filepath.Join(t.TempDir(), "no", "s")}, Launch{Program: []string{ownProgram(t), "keeper"}, Boot: "a", Log: filepath.Join(t.TempDir(), "log")}); err == nil || !strings.Contains(err.Error(), "no such file") {
 		t.Errorf("%v", err)
 	}
+	if _, err := Spawn(t.Context(), Options{Socket: filepath.Join(t.TempDir(), "s"), Log: quiet()}, Launch{Program: []string{"/bin/true"}, Log: "/var/log/of-it"}); err == nil || !strings.Contains(err.Error(), "ended before it was ready: /var/log/of-it") {
+		t.Errorf("one that ends at once: %v", err)
+	}
 	for name, lay := range map[string]func(path string) error{
 		"is no socket":            func(path string) error { return os.WriteFile(path, []byte("mine"), 0o600) },
 		"too many levels of symb": func(path string) error { return os.Symlink("mine", lockOf(path)) },

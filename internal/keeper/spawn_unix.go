@@ -113,6 +113,9 @@ func Spawn(ctx context.Context, o Options, l Launch) (*Client, error) {
 			_ = ours.Close()
 		}
 		_ = cmd.Process.Signal(syscall.SIGTERM)
+		if errors.Is(err, errNotReady) && l.Log != "" {
+			err = fmt.Errorf("%w: %s may say why", err, l.Log)
+		}
 		return nil, fmt.Errorf("keeper: spawn: %w", err)
 	}
 	go func() {
@@ -130,6 +133,9 @@ func Spawn(ctx context.Context, o Options, l Launch) (*Client, error) {
 	return c, nil
 }
 
+// errNotReady says that a keeper has ended and has not said why.
+var errNotReady = errors.New("it ended before it was ready")
+
 // connectReady waits until a keeper can be used, and connects to it.
 func connectReady(ctx context.Context, o Options, ready *os.File, ours net.Conn) (*Client, error) {
 	unwatch := context.AfterFunc(ctx, func() { _ = ready.SetReadDeadline(time.Now()) })
@@ -141,7 +147,7 @@ func connectReady(ctx context.Context, o Options, ready *os.File, ours net.Conn)
 	case err != nil:
 		return nil, err
 	case string(text) != readyWord && len(text) == 0:
-		return nil, errors.New("it ended before it was ready")
+		return nil, errNotReady
 	case string(text) != readyWord:
 		if why, runs := strings.CutPrefix(string(text), ErrRuns.Error()); runs {
 			return nil, fmt.Errorf("%w%s", ErrRuns, why)
