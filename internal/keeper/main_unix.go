@@ -165,6 +165,16 @@ func notifyReady() error {
 	return err
 }
 
+// mayUse returns an error unless the other end of a connection may use a keeper, which is this process, or 0 where descendants are not known: it is of the same user, and none of the keeper's own processes. Those could
+// be confined, and would have it start others that are not.
+func mayUse(conn *net.UnixConn, keeper int) error {
+	pid, err := sameUser(conn)
+	if err == nil && keeper != 0 && descends(pid, keeper, readProcess) {
+		err = fmt.Errorf("keeper: the other process, %d, is one that it keeps", pid)
+	}
+	return err
+}
+
 // accept serves who connects, if that one may use the keeper.
 func (e *engine) accept(l *net.UnixListener, connections *sync.WaitGroup) {
 	for {
@@ -177,7 +187,7 @@ func (e *engine) accept(l *net.UnixListener, connections *sync.WaitGroup) {
 			time.Sleep(100 * time.Millisecond)
 			continue
 		}
-		if err := e.mayUse(conn); err != nil {
+		if err := mayUse(conn, e.forest.keeper); err != nil {
 			e.log.Warn("a connection was refused", "why", err)
 			_ = conn.Close()
 			continue

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"sync"
 	"time"
 )
 
@@ -30,11 +31,11 @@ type peer struct {
 const maxFrames = 16 << 20
 
 // awaitRoom waits until the peer has read enough of what it is told, or its connection has ended.
-func (e *engine) awaitRoom(p *peer) {
+func (p *peer) awaitRoom(mu *sync.Mutex) {
 	for {
-		e.mu.Lock()
+		mu.Lock()
 		room := len(p.frames) <= maxFrames
-		e.mu.Unlock()
+		mu.Unlock()
 		if room {
 			return
 		}
@@ -85,7 +86,7 @@ func (e *engine) serve(conn net.Conn) error {
 		_ = conn.Close() // so that reading ends, too
 	}()
 	for err == nil {
-		e.awaitRoom(p)
+		p.awaitRoom(&e.mu)
 		var f frame
 		if f, err = readFrame(r); err == nil {
 			e.mu.Lock()

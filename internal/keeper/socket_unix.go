@@ -210,15 +210,6 @@ func sameUser(conn *net.UnixConn) (pid int, err error) {
 	return pid, nil
 }
 
-// mayUse returns an error unless the other end of a connection may use this keeper: it is of the same user, and none of the keeper's own processes. Those could be confined, and would have it start others that are not.
-func (e *engine) mayUse(conn *net.UnixConn) error {
-	pid, err := sameUser(conn)
-	if err == nil && e.forest.keeper != 0 && descends(pid, e.forest.keeper, readProcess) {
-		err = fmt.Errorf("keeper: the other process, %d, is one that it keeps", pid)
-	}
-	return err
-}
-
 // errNoPeer says that the system does not tell whose the other end is.
 var errNoPeer = errors.New("keeper: the system does not tell")
 
