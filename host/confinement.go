@@ -5,7 +5,7 @@ import "time"
 // Confinement is what a command may not do, beyond what this process may not do itself. Each restriction is off until it
 // is set. What a restriction needs of the system is beside it; elsewhere Enforce decides.
 type Confinement struct {
-	// Rlimits bound what each process of the command uses. UNIX.
+	// Rlimits bound what each process of the command uses. Linux.
 	Rlimits Rlimits
 	// NoNewPrivs has no program get more rights than this process has, by setuid or file capabilities. "" means Off. Linux.
 	NoNewPrivs Enforce

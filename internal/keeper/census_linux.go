@@ -117,15 +117,17 @@ func badgeOf(pid int) uint64 {
 // signalProcess sends a signal to one process and to nobody who has got its pid meanwhile.
 func signalProcess(p procEntry, signal syscall.Signal) error {
 	fd, err := unix.PidfdOpen(p.pid, 0)
-	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) {
-		return syscall.Kill(p.pid, signal) // before Linux 5.3, or where a filter forbids it
+	if err == nil {
+		defer func() { _ = unix.Close(fd) }()
 	}
-	if err != nil {
-		return err
-	}
-	defer func() { _ = unix.Close(fd) }()
 	if now, ok := readProcess(p.pid); !ok || now.start != p.start {
 		return syscall.ESRCH
+	}
+	switch {
+	case errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EPERM):
+		return syscall.Kill(p.pid, signal) // before Linux 5.3, or where a filter forbids it
+	case err != nil:
+		return err
 	}
 	return unix.PidfdSendSignal(fd, signal, nil, 0)
 }

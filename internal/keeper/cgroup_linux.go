@@ -87,7 +87,7 @@ func (c *Confine) cgroupBounds() (all []groupBound) {
 	return all
 }
 
-// open finds the group of this process, and ends what an earlier keeper of the boot has left there.
+// open finds the group of this process.
 func (c *cgroups) open() {
 	if c.base, c.err = ownCgroup(); c.err != nil {
 		return
@@ -98,7 +98,6 @@ func (c *cgroups) open() {
 		return
 	}
 	_ = os.Remove(probe)
-	sweepCgroups(c.boot)
 }
 
 // enable has groups below this one bound what a controller counts. It returns the same each time.

@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
+	"io"
 	"log/slog"
 	"maps"
 	"net"
@@ -18,7 +18,7 @@ import (
 
 // Errors of a connection to a keeper.
 var (
-	// ErrEnded reports that the keeper has ended, and with it its processes: Sweep finds what is left of them. What was sent and not acknowledged may have been read, or not.
+	// ErrEnded reports that the keeper has ended, and with it its processes; what one that was killed has left of them is ended by the next one at its socket. What was sent and not acknowledged may have been read, or not.
 	ErrEnded = errors.New("keeper: it has ended")
 
 	// ErrClosed reports that [Client.Close] was called. The processes of a keeper live on.
@@ -113,19 +113,19 @@ func (c *Client) greet(ctx context.Context, conn net.Conn) (*bufio.Reader, error
 	_ = conn.SetDeadline(until)
 	defer func() { _ = conn.SetDeadline(time.Time{}) }()
 	c.mu.Lock()
-	again := c.about.Life != ""
+	life := c.about.Life
 	c.mu.Unlock()
-	text, err := appendControl(nil, kindHello, hello{oldestVersion, newestVersion, c.options.Release, os.Getpid(), c.token, again, c.options.keep})
+	text, err := appendControl(nil, kindHello, hello{oldestVersion, newestVersion, c.options.Release, os.Getpid(), c.token, life, c.options.keep})
 	if err == nil {
 		_, err = conn.Write(text)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("keeper: hello: %w", err)
+		return nil, sayHungUp(err)
 	}
 	r := bufio.NewReaderSize(conn, 64<<10)
 	f, err := readFrame(r)
 	if err != nil {
-		return nil, fmt.Errorf("keeper: hello: %w", err)
+		return nil, sayHungUp(err)
 	}
 	switch f.kind {
 	case kindWelcome:
@@ -138,9 +138,6 @@ func (c *Client) greet(ctx context.Context, conn net.Conn) (*bufio.Reader, error
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if c.about.Life != "" && c.about.Life != w.Life {
-			return nil, fmt.Errorf("%w: another one is in its place", ErrEnded)
-		}
 		c.about = w
 		return r, nil
 	case kindRefused:
@@ -151,6 +148,14 @@ func (c *Client) greet(ctx context.Context, conn net.Conn) (*bufio.Reader, error
 		return nil, v.error()
 	}
 	return nil, fmt.Errorf("%w: %v came for hello", errFrame, f.kind)
+}
+
+// sayHungUp says of an error of the first words whether it is that the other side has closed the connection.
+func sayHungUp(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
+		return fmt.Errorf("%w: hello: %w", errHungUp, err)
+	}
+	return fmt.Errorf("keeper: hello: %w", err)
 }
 
 // run speaks over a connection and those after it.
@@ -226,7 +231,7 @@ func (c *Client) connectAgain(ctx context.Context, why error) (net.Conn, *bufio.
 		switch {
 		case ctx.Err() != nil:
 			return nil, nil, ErrClosed
-		case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, fs.ErrNotExist), errors.Is(err, ErrEnding): // nobody listens: it is gone
+		case nobodyThere(err), errors.Is(err, ErrEnding): // it is gone
 			return nil, nil, fmt.Errorf("%w: %w", ErrEnded, err)
 		case errors.Is(err, ErrEnded), errors.Is(err, ErrReplaced), errors.Is(err, ErrVersion), errors.Is(err, ErrUnknown):
 			return nil, nil, err
@@ -251,6 +256,7 @@ func (c *Client) resume(conn net.Conn) {
 	defer c.mu.Unlock()
 	c.wire = c.newWire(conn)
 	c.frames, c.ready = nil, nil
+	clear(c.recalled)
 	maps.DeleteFunc(c.requests, func(_ uint64, r *request) bool { return r.silent })
 	for _, p := range c.processes {
 		p.attached, p.queued = false, false
@@ -464,7 +470,7 @@ func (c *Client) Release() string {
 	return c.about.Release
 }
 
-// Boot returns what the marks of the keeper's processes begin with, for [Sweep].
+// Boot returns what the marks of the keeper's processes begin with.
 func (c *Client) Boot() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

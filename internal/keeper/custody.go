@@ -17,17 +17,17 @@ type ward struct {
 
 // custody decides for whom processes are kept. One connection owns the keeper, the newest; each process is held by it, or is kept for a while until somebody adopts it.
 type custody struct {
-	keep  time.Duration // how long a process is kept that nobody holds, and the keeper itself
+	keep  time.Duration // how long a process is kept that nobody holds
 	stay  bool          // whether the keeper itself stays without anybody
 	last  uint64        // the number of the newest connection
 	whose string        // the client that has made it
 	owner uint64        // the connection that owns the keeper, 0 for none
-	until time.Time     // when the keeper ends without an owner
+	until time.Time     // when the keeper ends without an owner and processes: for how long it waits for the first one
 	wards map[uint64]ward
 }
 
 func newCustody(keep time.Duration, stay bool, now time.Time) custody {
-	return custody{keep: keep, stay: stay, until: now.Add(keep), wards: map[uint64]ward{}}
+	return custody{keep: keep, stay: stay, until: now.Add(max(keep, helloTime)), wards: map[uint64]ward{}} // who starts it has time to connect
 }
 
 // connect gives the keeper to a new connection. It returns its number, and that of the one it replaces. A client that comes again after another one has been there does not get it: that it was
@@ -39,7 +39,7 @@ func (c *custody) connect(client string, again bool, now time.Time) (number, rep
 	replaced, c.whose = c.owner, client
 	c.leave(c.owner, c.keep, now)
 	c.last++
-	c.owner = c.last
+	c.owner, c.until = c.last, now
 	return c.owner, replaced, nil
 }
 
@@ -48,10 +48,10 @@ func (c *custody) leave(number uint64, keep time.Duration, now time.Time) {
 	if number == 0 || number != c.owner {
 		return
 	}
-	c.owner, c.until = 0, now.Add(keep)
+	c.owner = 0
 	for handle, w := range c.wards {
 		if w.held {
-			c.wards[handle] = ward{until: c.until}
+			c.wards[handle] = ward{until: now.Add(keep)}
 		}
 	}
 }
@@ -64,7 +64,7 @@ func (c *custody) bye(number uint64, keep time.Duration, now time.Time) {
 	c.leave(number, keep, now)
 	for handle, w := range c.wards {
 		if !w.until.IsZero() {
-			c.wards[handle] = ward{until: c.until}
+			c.wards[handle] = ward{until: now.Add(keep)}
 		}
 	}
 }
@@ -86,7 +86,7 @@ func (c *custody) abandon(handle uint64, now time.Time) {
 // drop forgets a process that is gone.
 func (c *custody) drop(handle uint64) { delete(c.wards, handle) }
 
-// due returns the processes whose time is over, each once, and whether the keeper's own is: nobody has it, and it has nothing.
+// due returns the processes whose time is over, each once, and whether the keeper's own is: nobody has it, it has nothing, and somebody has had it, or comes no more.
 func (c *custody) due(now time.Time) (over []uint64, end bool) {
 	for handle, w := range c.wards {
 		if !w.held && !w.until.IsZero() && !now.Before(w.until) {

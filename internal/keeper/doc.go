@@ -33,12 +33,13 @@
 // keeper is a subreaper: whoever loses its parent becomes its child, and is reaped. Whose somebody is, it knows by the parents; by who was a child before; by a badge, a limit that each family has of its own and that nobody can take
 // off; by the mark in the environment ([MarkName]); and by session and group. A process is signalled by its file descriptor, so that nobody is hit who has got its number.
 //
-// A keeper that is killed takes its children with it, by the system. [Sweep] finds the rest by their marks, which have the boot in them: a word that all keepers of one socket have, beside which it is stored.
+// A keeper that is killed takes its children with it, by the system. The next one at its socket finds the rest by their marks, before it can be used; so does who has started it, if it has no socket. They
+// have the boot in them: a word that all keepers of one socket have, beside which it is stored.
 //
 // # Who has a keeper
 //
-// One client at a time, of the same user: the newest, and the one before gets [ErrReplaced]. When it is gone, its processes are kept for a while ([Launch.Keep]) for the next one, and then
-// ended; [Client.Bye] says for how long otherwise. A keeper without a client and without processes ends. It does not hear SIGINT, SIGHUP and SIGQUIT, which are for the terminal's programs; SIGTERM ends it, and
+// One client at a time, of the same user and not below the keeper: the newest, and the one before gets [ErrReplaced]. A process that is kept cannot use its keeper, as it may be confined and what it would have started is not. When it is gone, its processes are kept for a while ([Launch.Keep]) for the next one, and then
+// ended; [Client.Bye] says for how long otherwise. A keeper without a client and without processes ends at once, unless it was told to stay (--stay); before its first client it waits for as long as it keeps. It does not hear SIGINT, SIGHUP and SIGQUIT, which are for the terminal's programs; SIGTERM ends it, and
 // all that it has.
 //
 // # Releases
@@ -54,7 +55,7 @@
 // # Systems
 //
 // On Linux all of this holds. On other UNIX systems there are no subreapers, no badges, no list of processes and no confinement: the end of a process is that of its group, descendants that leave it are
-// lost, a keeper that is killed leaves its children to the end of their input, and Sweep finds nobody. On Windows every function returns ErrSystem.
+// lost, a keeper that is killed leaves its children to the end of their input, and the next one finds nobody. On Windows every function returns ErrSystem.
 //
 // # Goroutines
 //

@@ -12,7 +12,10 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/troupe-run/troupe/internal/bubble"
 )
 
 // TestEmbedded has children of this process itself, with the same lines, ends and errors.
@@ -78,6 +81,47 @@ func TestOverEngine(t *testing.T) {
 	if _, err := newClient(t.Context(), Options{}, ours, nil); !errors.Is(err, ErrEnding) {
 		t.Errorf("%v", err)
 	}
+}
+
+// TestIdleEngine has an engine be over as soon as it has nobody and nothing: with what it starts with, and after clients that have left it nothing.
+func TestIdleEngine(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		e := newEngine(quiet(), "a", "", time.Hour, false, false, nil)
+		defer e.launcher.close()
+		is := func(want bool, wait time.Duration) {
+			t.Helper()
+			synctest.Wait()
+			if got, over := e.judgeCustody(); over != want || got != wait {
+				t.Errorf("it is over: %t, and is asked again in %v, want %t, %v", over, got, want, wait)
+			}
+		}
+		is(false, time.Hour)
+		time.Sleep(time.Hour - 1)
+		is(false, 1)
+		var clients []*Client
+		for range 2 {
+			ours, theirs := net.Pipe()
+			go func() { _ = e.serve(theirs) }()
+			c, err := newClient(t.Context(), Options{Log: quiet()}, ours, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			clients = append(clients, c)
+		}
+		time.Sleep(24 * time.Hour)
+		is(false, longWait)
+		_ = clients[0].Close() // which was replaced
+		is(false, longWait)
+		e.mu.Lock()
+		_ = e.custody.hold(2, 7)
+		e.mu.Unlock()
+		_ = clients[1].Close()
+		is(false, time.Hour)
+		e.mu.Lock()
+		e.custody.drop(7)
+		e.mu.Unlock()
+		is(true, 0)
+	})
 }
 
 // TestEmbeddedKilled has the children of a process that is killed end with it, those of a thread that the runtime would have ended among them.

@@ -38,11 +38,10 @@ type engine struct {
 	over       bool // nobody is spoken to any more
 }
 
-// newEngine returns an engine that must be run. keep is how long it keeps what nobody holds, and itself unless it stays; keeper says whether this process is a keeper.
+// newEngine returns an engine that must be run. keep is how long it keeps what nobody holds; stay has it stay with nothing and nobody; keeper says whether this process is a keeper.
 func newEngine(log *slog.Logger, boot, release string, keep time.Duration, stay, keeper bool, shim []string) *engine {
 	e := &engine{log: log, boot: boot, release: release, life: newToken(), alone: keeper, poke: make(chan struct{}, 1), kept: map[uint64]*child{}, byID: map[string]*child{}, byPID: map[int]*child{}}
 	e.custody = newCustody(keep, stay, time.Now())
-	e.custody.until = time.Now().Add(max(keep, helloTime)) // who starts it has time to connect
 	if keeper {
 		if err := becomeSubreaper(); err == nil {
 			e.forest.keeper = os.Getpid()

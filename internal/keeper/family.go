@@ -104,6 +104,30 @@ func attribute(all map[int]procEntry, keeper int, families []*family, origins ma
 	return found
 }
 
+// descends reports whether a process is below a keeper, or was: one that has ended is taken for it. read says what the system tells of a process. Whoever loses its parent meanwhile has the keeper as the next one, and
+// it begins again; one whose parent the system hides is below nobody, since what a keeper has started is not hidden from it.
+func descends(pid, keeper int, read func(pid int) (procEntry, bool)) bool {
+	child := 0
+	for at := pid; at > 1; {
+		if at == keeper {
+			return true
+		}
+		p, ok := read(at)
+		if ok {
+			child, at = at, p.parent
+			continue
+		}
+		if at == pid {
+			return true
+		}
+		if c, ok := read(child); ok && c.parent == at {
+			return false
+		}
+		at = pid
+	}
+	return false
+}
+
 // spread gives the descendants of a process its family, unless they have one.
 func (g *genealogy) spread(pid int) {
 	for _, child := range g.children[pid] {

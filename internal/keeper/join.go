@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	joinTries   = 3               // how often another keeper may come and go meanwhile
-	serviceTime = 5 * time.Second // how long a keeper that somebody starts anew may take to come back
-	servicePoll = 50 * time.Millisecond
+	lockTime    = 30 * time.Second // how long a keeper may need from the time when it does not answer any more to its end
+	serviceTime = 5 * time.Second  // how long a keeper that somebody starts anew may take to come back
+	joinPoll    = 50 * time.Millisecond
 )
 
-// Join connects to the keeper that serves [Options.Socket], whoever has started it: an earlier process, or a service manager. Where there is none, what a killed one has left is ended ([Sweep]), and one is started
-// ([Spawn]); one that is about to end is waited for, and so is, for 5 s, one that a service manager starts anew (--stay). Without a socket it starts a keeper that ends with this connection.
+// Join connects to the keeper that serves [Options.Socket], whoever has started it: an earlier process, or a service manager. Where there is none, one is started ([Spawn]), which ends first what a
+// killed one has left; one that is about to end is waited for, and so is, for 5 s, one that a service manager starts anew (--stay). Without a socket it starts a keeper that ends with this connection.
 //
-// An error is one of [Dial] or Spawn; [ErrVersion] says that the keeper that is there, with its processes, is of a release that this one cannot speak to. What cannot be swept is logged.
+// An error is one of [Dial] or Spawn; [ErrVersion] says that the keeper that is there, with its processes, is of a release that this one cannot speak to.
 func Join(ctx context.Context, o Options, l Launch) (*Client, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
@@ -28,39 +28,46 @@ func Join(ctx context.Context, o Options, l Launch) (*Client, error) {
 		return Spawn(ctx, o, l)
 	}
 	o.keep = l.Keep
-	for wait, tries := 10*time.Millisecond, 1; ; wait, tries = 2*wait, tries+1 {
-		c, err := dialAgain(ctx, o, l)
+	for late, wait := time.Now().Add(lockTime), 10*time.Millisecond; ; wait = min(2*wait, joinPoll) {
+		c, err := dialAgain(ctx, o)
 		if c != nil || err != nil {
 			return c, err
 		}
 		c, err = Spawn(ctx, o, l)
-		if !errors.Is(err, ErrRuns) || tries == joinTries {
+		if !errors.Is(err, ErrRuns) && !passes(err) || time.Now().After(late) || ctx.Err() != nil {
 			return c, err
 		}
-		sleep(ctx, wait) // another one was faster, or the one before still ends
+		sleep(ctx, wait) // another one was faster, or the one before still ends, or somebody else has used this one and left it with nothing
 	}
 }
 
-// dialAgain connects to the keeper of a socket, and waits for one that somebody starts anew. It returns nothing if there is none, and has ended then what a killed one has left.
-func dialAgain(ctx context.Context, o Options, l Launch) (*Client, error) {
+// dialAgain connects to the keeper of a socket, and waits for one that somebody starts anew. It returns nothing if there is none.
+func dialAgain(ctx context.Context, o Options) (*Client, error) {
 	late := time.Now().Add(cmp.Or(o.patience, serviceTime))
-	for swept := false; ; {
+	for {
 		c, err := Dial(ctx, o)
 		switch {
 		case err == nil:
 			return c, nil
-		case errors.Is(err, ErrEnding): // it has no processes any more, and is not to be disturbed
-		case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ECONNREFUSED):
+		case !passes(err) && !nobodyThere(err):
 			return nil, err
-		case !swept:
-			sweepLeft(ctx, o, l)
-			swept = true
 		}
 		if _, stay := storedBoot(o.Socket); !stay || time.Now().After(late) {
 			return nil, nil
 		}
-		if sleep(ctx, servicePoll); ctx.Err() != nil {
+		if sleep(ctx, joinPoll); ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
 	}
+}
+
+// errHungUp says that a keeper has closed a connection in place of an answer: it is about to end, or was killed.
+var errHungUp = errors.New("keeper: it has hung up")
+
+// passes reports whether an error says that a keeper ends, and will be gone soon.
+func passes(err error) bool { return errors.Is(err, ErrEnding) || errors.Is(err, errHungUp) }
+
+// nobodyThere reports whether an error of Dial says that no keeper listens.
+func nobodyThere(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)
 }

@@ -104,21 +104,35 @@ func TestJoinAfterKill(t *testing.T) {
 	}
 }
 
-// TestSweepSparesTheLiving leaves a keeper alone whose socket somebody has removed.
-func TestSweepSparesTheLiving(t *testing.T) {
+// TestServiceSweeps has a keeper that somebody else starts end what the one before has left that was killed, and who has started one without a socket do so itself.
+func TestServiceSweeps(t *testing.T) {
 	t.Parallel()
 	o, l := joiner(t)
-	c := joined(t, o, l)
-	p, err := c.Start(t.Context(), spec(t, "a", "echo"))
+	leave := func(c *Client) {
+		t.Helper()
+		p, err := c.Start(t.Context(), spec(t, "a", "away", "deaf"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		expect(t, p, "ready")
+		_ = syscall.Kill(c.PID(), syscall.SIGKILL)
+		<-c.Ended()
+	}
+	service(t, o.Socket)
+	c, err := Dial(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Remove(o.Socket); err != nil {
+	leave(c)
+	service(t, o.Socket)
+	if left := marked(t, c.Boot()); len(left) > 0 {
+		t.Errorf("left: %+v", left)
+	}
+	if c, err = Join(t.Context(), Options{Log: quiet()}, l); err != nil {
 		t.Fatal(err)
 	}
-	sweepLeft(t.Context(), o, l)
-	send(t, p, "x")
-	expect(t, p, "x")
+	leave(c)
+	await(t, "the end of what has the mark", func() bool { return len(marked(t, c.Boot())) == 0 })
 }
 
 // TestJoinAnEndingOne waits for a keeper that answers no more, and starts another.
@@ -129,7 +143,7 @@ func TestJoinAnEndingOne(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := lockSocket(lock, o.Socket); err != nil {
+	if err := lockSocket(t.Context(), lock, o.Socket); err != nil {
 		t.Fatal(err)
 	}
 	ending, err := net.Listen("unix", o.Socket)

@@ -36,11 +36,6 @@ func Spawn(context.Context, Options, Launch) (*Client, error) { return nil, ErrS
 // Embedded returns ErrSystem.
 func Embedded(context.Context, Options, string, []string) (*Client, error) { return nil, ErrSystem }
 
-// Sweep returns ErrSystem.
-func Sweep(context.Context, string) (int, error) { return 0, ErrSystem }
-
-func sweepLeft(context.Context, Options, Launch) {}
-
 func storedBoot(string) (string, bool) { return "", false }
 
 // SystemPaths are none where files are not restricted.

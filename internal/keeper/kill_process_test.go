@@ -5,10 +5,13 @@ package keeper
 import (
 	"context"
 	"fmt"
+	"net"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/troupe-run/troupe/test/kit/when"
 )
@@ -144,7 +147,7 @@ func TestKills(t *testing.T) {
 			await(t, "all that is to be started", func() bool { return len(marked(t, r.boot)) >= len(row.roles) })
 			row.kill(t, r)
 			if row.sweep {
-				if _, err := Sweep(context.Background(), r.boot); err != nil {
+				if _, err := sweep(context.Background(), r.boot); err != nil {
 					t.Error(err)
 				}
 				if left := marked(t, r.boot); len(left) > 0 {
@@ -223,4 +226,47 @@ func TestSignals(t *testing.T) {
 	if err := f.Err(); err == nil || !strings.Contains(err.Error(), "it has ended") {
 		t.Errorf("%v", err)
 	}
+}
+
+// TestReplacedStopped has a keeper end though a client that was replaced does not read any more.
+func TestReplacedStopped(t *testing.T) {
+	t.Parallel()
+	f := spawned(t, time.Minute)
+	f.start(t, spec(t, "a", "flood"))
+	old := speak(t, f.socket)
+	old.say(t, kindHello, `{"oldest":1,"newest":1}`)
+	old.hear(t)
+	old.say(t, kindAdopt, `{"request":1,"id":"a","have":0}`)
+	old.hear(t) // and no more: what follows fills the socket
+	before, same := 0, 0
+	await(t, "a full socket", func() bool {
+		now := unread(t, old.Conn)
+		if same++; now == 0 || now != before {
+			before, same = now, 0
+		}
+		return same == 20
+	})
+	next, err := Dial(t.Context(), f.options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = next.Close() })
+	if err := syscall.Kill(f.PID(), syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the end of the keeper", func() bool { return !lives(f.PID()) })
+}
+
+// unread returns how many bytes wait in a connection.
+func unread(t *testing.T, conn net.Conn) int {
+	t.Helper()
+	raw, err := conn.(*net.UnixConn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	if e := raw.Control(func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), unix.TIOCINQ) }); e != nil || err != nil {
+		t.Fatal(e, err)
+	}
+	return n
 }

@@ -5,6 +5,7 @@ package keeper
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -153,6 +154,61 @@ func TestAdopted(t *testing.T) {
 	await(t, "the end of the keeper", func() bool { return !lives(r.keeper) })
 }
 
+// TestAdoptedTooLate has a process end that was adopted when nobody waited for it any more: its keeper takes it for held.
+func TestAdoptedTooLate(t *testing.T) {
+	t.Parallel()
+	r := serveElsewhere(t, "1m", "echo", "echo")
+	r.kill(t)
+	c := r.dial(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if p, err := c.Adopt(ctx, "p0", 0); err == nil { // the answer was faster
+		if _, err := p.Stop(t.Context(), ""); err != nil {
+			t.Fatal(err)
+		}
+	} else if !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	await(t, "its end", func() bool { return !lives(r.pids[0]) })
+	if p, err := c.Adopt(t.Context(), "p1", 0); err != nil || p.PID() != r.pids[1] {
+		t.Errorf("the other one: %v", err)
+	}
+}
+
+// TestMuchRemembered has processes adopted again after a break, all at once, of which more is remembered than a keeper says in one go.
+func TestMuchRemembered(t *testing.T) {
+	t.Parallel()
+	f := spawned(t, time.Minute)
+	front := newBreaker(t, f.socket)
+	c, err := Dial(t.Context(), Options{Socket: front.path, Log: quiet()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	var all []*Process
+	for i := range 4 {
+		p, err := c.Start(t.Context(), spec(t, fmt.Sprint(i), "echo"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Remember("a", make([]byte, maxLedger-1000)); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+	if _, err := c.List(t.Context()); err != nil { // the keeper remembers it
+		t.Fatal(err)
+	}
+	front.cut()
+	for _, p := range all {
+		send(t, p, "still here")
+		expect(t, p, "still here")
+	}
+	if front.cuts != 1 {
+		t.Errorf("it was cut %d times", front.cuts)
+	}
+}
+
 // TestUnadopted has a keeper end what nobody has adopted in time, and then itself.
 func TestUnadopted(t *testing.T) {
 	t.Parallel()
@@ -164,6 +220,40 @@ func TestUnadopted(t *testing.T) {
 	}
 	if _, err := Dial(t.Context(), Options{Socket: r.socket}); err == nil {
 		t.Error("somebody answers")
+	}
+}
+
+// TestIdleKeeper has a keeper end as soon as nobody has it and it has nothing, however long it would keep something; one that stays does not.
+func TestIdleKeeper(t *testing.T) {
+	t.Parallel()
+	o, l := joiner(t)
+	l.Keep = time.Hour
+	for _, kept := range []bool{false, true} {
+		c, err := Join(t.Context(), o, l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if kept {
+			p, err := c.Start(t.Context(), spec(t, "a", "half"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			<-p.Exited()
+			p.Forget()
+			if _, err := c.List(t.Context()); err != nil { // it has heard of that
+				t.Fatal(err)
+			}
+		}
+		_ = c.Close()
+		await(t, "the end of the keeper", func() bool { return !lives(c.PID()) })
+	}
+	service(t, o.Socket)
+	for range 2 {
+		c, err := Dial(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = c.Close()
 	}
 }
 
@@ -199,7 +289,7 @@ func TestKilledKeeper(t *testing.T) {
 	if q.Fate(n) != HandedOver {
 		t.Errorf("the fate of a line that was acknowledged is %v", q.Fate(n))
 	}
-	if _, err := Sweep(t.Context(), f.boot); err != nil && !errors.Is(err, errNoCensus) {
+	if _, err := sweep(t.Context(), f.boot); err != nil && !errors.Is(err, errNoCensus) {
 		t.Error(err)
 	}
 	if left := marked(t, f.boot); len(left) > 0 {
@@ -225,8 +315,7 @@ func TestReconnect(t *testing.T) {
 	t.Parallel()
 	f := spawned(t, time.Minute)
 	front := newBreaker(t, f.socket)
-	_ = f.Close() // the keeper is for who comes through the front
-	c, err := Dial(t.Context(), Options{Socket: front.path, Log: quiet()})
+	c, err := Dial(t.Context(), Options{Socket: front.path, Log: quiet()}) // in place of the first one
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -269,7 +358,6 @@ func TestReplacedUnheard(t *testing.T) {
 	t.Parallel()
 	f := spawned(t, time.Minute)
 	front := newBreaker(t, f.socket)
-	_ = f.Close()
 	old, err := Dial(t.Context(), Options{Socket: front.path, Log: quiet()})
 	if err != nil {
 		t.Fatal(err)

@@ -134,6 +134,22 @@ func TestCustody(t *testing.T) {
 	due(206, false) // not before it is gone
 	c.drop(1)
 	due(206, true)
+	used := newCustody(time.Hour, false, noon) // which ends as soon as it has nobody and nothing
+	three, _, _ := used.connect("three", false, at(1))
+	if err := used.hold(three, 1); err != nil {
+		t.Error(err)
+	}
+	used.drop(1)
+	if _, end := used.due(at(2)); end {
+		t.Error("it ends while somebody has it")
+	}
+	used.leave(three, time.Hour, at(3))
+	if at, ok := used.next(); !ok || at.After(noon.Add(3*time.Second)) {
+		t.Errorf("it has nobody and nothing, and waits until %v", at)
+	}
+	if _, end := used.due(at(3)); !end {
+		t.Error("it has nobody and nothing, and stays")
+	}
 	stays := newCustody(time.Second, true, noon)
 	if _, end := stays.due(at(1000)); end {
 		t.Error("one that stays ends")
@@ -224,6 +240,45 @@ func TestSpecs(t *testing.T) {
 	for boot, ok := range map[string]bool{"": false, "a-b": false, "aB_9": true, strings.Repeat("a", 65): false, "a b": false} {
 		if err := checkBoot(boot); (err == nil) != ok {
 			t.Errorf("the boot %q: %v", boot, err)
+		}
+	}
+}
+
+// TestDescends has who is below a keeper while processes end, and while some are hidden.
+func TestDescends(t *testing.T) {
+	t.Parallel()
+	const keeper = 10
+	for _, row := range []struct {
+		name string
+		pid  int
+		at   []string // what the system tells of each process, by the time: "child<parent"
+		want bool
+	}{
+		{"a child", 20, []string{"20<10"}, true},
+		{"far below", 22, []string{"22<21", "21<20", "20<10"}, true},
+		{"another's", 30, []string{"30<5", "5<1"}, false},
+		{"itself", keeper, nil, true},
+		{"unseen", 0, nil, false},
+		{"ended", 20, nil, true},
+		{"its parent is hidden", 30, []string{"30<5", "", "30<5"}, false},
+		{"its parent ends meanwhile", 22, []string{"22<21", "", "22<10", "22<10"}, true},
+		{"all end meanwhile", 22, []string{"22<21", "", "", ""}, true},
+	} {
+		told := row.at
+		got := descends(row.pid, keeper, func(pid int) (procEntry, bool) {
+			if len(told) == 0 {
+				return procEntry{}, false
+			}
+			now := told[0]
+			told = told[1:]
+			var p procEntry
+			if _, err := fmt.Sscanf(now, "%d<%d", &p.pid, &p.parent); err != nil || p.pid != pid {
+				return procEntry{}, false
+			}
+			return p, true
+		})
+		if got != row.want || len(told) > 0 {
+			t.Errorf("%s: %t, with %d left", row.name, got, len(told))
 		}
 	}
 }

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // roleExec is the first argument of a process that confines itself and becomes a program. Keepers start it.
@@ -38,7 +40,7 @@ func readFlags(args []string, output io.Writer) (flags, error) {
 	set.StringVar(&f.socket, "socket", "", "the path of the UNIX socket that it serves, with the mode 0600")
 	set.IntVar(&f.fd, "fd", -1, "the open file that is its only connection, in place of a socket")
 	set.StringVar(&f.boot, "boot", "", "the name by which what it leaves behind is found if it is killed: letters, digits and underscores (that of the keeper that had the socket before)")
-	set.DurationVar(&f.keep, "keep", DefaultKeep, "how long it keeps processes that nobody has, and itself")
+	set.DurationVar(&f.keep, "keep", DefaultKeep, "how long it keeps processes that nobody has, and waits for the first client")
 	set.BoolVar(&f.stay, "stay", false, "stay without processes, as a service that somebody starts anew when it ends")
 	set.StringVar(&f.log, "log", "", "the file that its log is appended to, in place of standard error")
 	set.StringVar(&f.release, "release", "", "what it says of its release")
@@ -64,7 +66,7 @@ func readFlags(args []string, output io.Writer) (flags, error) {
 }
 
 // Main is a keeper: the whole of the process that calls it, with the arguments that follow those that chose it. It returns the status to exit with, when all processes of the keeper and their
-// descendants have ended: after SIGTERM, or when nobody has had it for as long as it keeps.
+// descendants have ended: after SIGTERM, or when nobody has it any more and it has nothing.
 //
 // With the first argument "exec" it is what a keeper makes a process of that confines itself: for keepers alone.
 //
@@ -114,7 +116,7 @@ func keep(ctx context.Context, f flags, shim []string) error {
 	var listener *net.UnixListener
 	if f.socket != "" {
 		var release func()
-		if listener, f.boot, release, err = listen(f.socket, f.boot, f.stay); err != nil {
+		if listener, f.boot, release, err = listen(ctx, log, f.socket, f.boot, f.stay); err != nil {
 			return err
 		}
 		defer release()
@@ -163,7 +165,17 @@ func notifyReady() error {
 	return err
 }
 
-// accept serves who connects, if it is the same user.
+// mayUse returns an error unless the other end of a connection may use a keeper, which is this process, or 0 where descendants are not known: it is of the same user, and none of the keeper's own processes. Those could
+// be confined, and would have it start others that are not.
+func mayUse(conn *net.UnixConn, keeper int) error {
+	pid, err := sameUser(conn)
+	if err == nil && keeper != 0 && descends(pid, keeper, readProcess) {
+		err = fmt.Errorf("keeper: the other process, %d, is one that it keeps", pid)
+	}
+	return err
+}
+
+// accept serves who connects, if that one may use the keeper.
 func (e *engine) accept(l *net.UnixListener, connections *sync.WaitGroup) {
 	for {
 		conn, err := l.AcceptUnix()
@@ -175,7 +187,7 @@ func (e *engine) accept(l *net.UnixListener, connections *sync.WaitGroup) {
 			time.Sleep(100 * time.Millisecond)
 			continue
 		}
-		if err := sameUser(conn); err != nil {
+		if err := mayUse(conn, e.forest.keeper); err != nil {
 			e.log.Warn("a connection was refused", "why", err)
 			_ = conn.Close()
 			continue
@@ -192,28 +204,36 @@ func (e *engine) accept(l *net.UnixListener, connections *sync.WaitGroup) {
 func (e *engine) hangUp() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if p := e.peer; p != nil {
-		_ = p.wire.conn.SetWriteDeadline(time.Now().Add(time.Second)) // for one that does not read
-		p.closing = true
-		p.wire.now()
+	if e.peer != nil {
+		e.peer.hangUp()
 	}
 }
 
-// openLog opens the log of a keeper. Writes to a file that nobody reads any more are lost. Without a socket the keeper is a part of the program
-// that has started it, and the standard error that they share is that one's: there it says only what is wrong.
+// openLog opens the log of a keeper: its standard error, which becomes the file, so that what the runtime says of a crash is there, too. A file that has grown is put aside, in place of the one before. Writes to a pipe
+// that nobody reads any more are lost. Without a socket the keeper is a part of the program that has started it, and the standard error that they share is that one's: there it says only what is wrong.
 func openLog(f flags) (*slog.Logger, error) {
-	out, level := os.Stderr, slog.LevelInfo
+	level := slog.LevelInfo
 	switch {
 	case f.log != "":
-		var err error
-		if out, err = os.OpenFile(f.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
+		if info, err := os.Stat(f.log); err == nil && info.Size() > maxLog {
+			_ = os.Rename(f.log, f.log+".1") // what cannot be moved grows
+		}
+		file, err := os.OpenFile(f.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err != nil {
 			return nil, err
+		}
+		defer func() { _ = file.Close() }()
+		if err := unix.Dup2(int(file.Fd()), syscall.Stderr); err != nil {
+			return nil, fmt.Errorf("%s: %w", f.log, err)
 		}
 	case f.socket == "":
 		level = slog.LevelWarn
 	}
-	return slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: level})).With("part", "keeper"), nil
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})).With("part", "keeper"), nil
 }
+
+// maxLog is from where on a log is put aside when a keeper starts, in bytes.
+const maxLog = 8 << 20
 
 // closeInherited closes the files that this process was given and does not need: what its parent did not mark as its own is not opened here, where all are marked.
 func closeInherited(needed ...int) {

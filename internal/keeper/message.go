@@ -20,7 +20,7 @@ type (
 		Release string        `json:"release,omitempty"`
 		PID     int           `json:"pid"`
 		Client  string        `json:"client,omitempty"` // what no other client has
-		Again   bool          `json:"again,omitempty"`  // whether that client was here before, and has lost its connection
+		Life    string        `json:"life,omitempty"`   // of the keeper that it has lost its connection to, if it comes again
 		Keep    time.Duration `json:"keep,omitempty"`   // how long all is kept when it is gone without bye; 0 leaves that as it is, less keeps nothing
 	}
 

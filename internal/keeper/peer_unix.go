@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"sync"
 	"time"
 )
 
@@ -21,6 +22,29 @@ type peer struct {
 	ready   []*child // that may have something for it
 	fed     *child   // for which a line has come just now
 	closing bool     // whether nothing more is made for it
+
+	written chan struct{} // closed when nothing more is written
+	taken   chan struct{} // of one place: frames were taken
+}
+
+// maxFrames is how many bytes of answers a peer may leave unread: beyond that it is not read itself. A single answer may be longer.
+const maxFrames = 16 << 20
+
+// awaitRoom waits until the peer has read enough of what it is told, or its connection has ended.
+func (p *peer) awaitRoom(mu *sync.Mutex) {
+	for {
+		mu.Lock()
+		room := len(p.frames) <= maxFrames
+		mu.Unlock()
+		if room {
+			return
+		}
+		select {
+		case <-p.taken:
+		case <-p.written:
+			return
+		}
+	}
 }
 
 // control tells the peer something. The caller holds e.mu.
@@ -31,6 +55,16 @@ func (p *peer) control(k kind, v any) {
 	}
 	p.wire.now()
 }
+
+// hangUp closes the connection after all that the peer is to be told, which one that does not read is not. The caller holds e.mu.
+func (p *peer) hangUp() {
+	_ = p.wire.conn.SetWriteDeadline(time.Now().Add(hangUpTime))
+	p.closing = true
+	p.wire.now()
+}
+
+// hangUpTime is how long a peer has to read what it is told last.
+const hangUpTime = time.Second
 
 // refuse says why a frame was not carried out.
 func (p *peer) refuse(request uint64, k kind, err error) {
@@ -46,13 +80,13 @@ func (e *engine) serve(conn net.Conn) error {
 	if err != nil {
 		return err
 	}
-	written := make(chan struct{})
 	go func() {
-		defer close(written)
+		defer close(p.written)
 		_ = p.wire.write()
 		_ = conn.Close() // so that reading ends, too
 	}()
 	for err == nil {
+		p.awaitRoom(&e.mu)
 		var f frame
 		if f, err = readFrame(r); err == nil {
 			e.mu.Lock()
@@ -67,19 +101,18 @@ func (e *engine) serve(conn net.Conn) error {
 	}
 	e.leave(p)
 	_ = conn.Close()
-	<-written
+	<-p.written
 	return err
 }
 
 // greet agrees on a version, and gives the engine to the connection.
 func (e *engine) greet(conn net.Conn, r *bufio.Reader) (*peer, error) {
 	_ = conn.SetDeadline(time.Now().Add(helloTime))
-	defer func() { _ = conn.SetDeadline(time.Time{}) }()
 	f, err := readFrame(r)
 	if err != nil {
 		return nil, err
 	}
-	p := &peer{wire: newWire(conn)}
+	p := &peer{wire: newWire(conn), written: make(chan struct{}), taken: make(chan struct{}, 1)}
 	p.wire.gather = func(b *batch) { e.gather(p, b) }
 	turnAway := func(err error) (*peer, error) {
 		p.refuse(0, f.kind, err)
@@ -98,10 +131,14 @@ func (e *engine) greet(conn net.Conn, r *bufio.Reader) (*peer, error) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.over {
+	again := h.Life != ""
+	switch {
+	case again && h.Life != e.life:
+		return turnAway(fmt.Errorf("%w: the keeper has ended, and another one is in its place", ErrEnding))
+	case e.over:
 		return turnAway(fmt.Errorf("%w: the keeper", ErrEnding))
 	}
-	if p.number, _, err = e.custody.connect(h.Client, h.Again, time.Now()); err != nil {
+	if p.number, _, err = e.custody.connect(h.Client, again, time.Now()); err != nil {
 		return turnAway(ErrReplaced)
 	}
 	old := e.peer
@@ -112,9 +149,10 @@ func (e *engine) greet(conn net.Conn, r *bufio.Reader) (*peer, error) {
 	e.peer = p
 	if old != nil {
 		old.control(kindReplaced, replaced{})
-		old.closing = true
+		old.hangUp()
 		e.log.Info("another process has taken over", "pid", h.PID, "release", h.Release)
 	}
+	_ = conn.SetDeadline(time.Time{}) // before anybody hangs up
 	p.control(kindWelcome, welcome{p.version, e.release, os.Getpid(), e.boot, e.life})
 	wakeUp(e.poke)
 	return p, nil
@@ -155,6 +193,7 @@ func (e *engine) gather(p *peer, b *batch) {
 	if len(p.frames) > 0 {
 		b.control(p.frames)
 		p.frames = nil
+		wakeUp(p.taken)
 		return
 	}
 	for n := len(p.ready); n > 0 && !b.full(); n-- {
@@ -200,10 +239,6 @@ func (p *peer) endWire() {
 
 // handle carries out one frame. An error ends the connection. The caller holds e.mu.
 func (e *engine) handle(p *peer, f frame) error {
-	const most = 16 << 20
-	if len(p.frames) > most {
-		return fmt.Errorf("%w: it asks and does not read the answers", errFrame)
-	}
 	switch f.kind {
 	case kindLine:
 		handle, number, text, err := readPlace(f.body)
@@ -316,6 +351,8 @@ func (e *engine) beginStart(p *peer, v start) error {
 		switch {
 		case c.token != v.Token:
 			return fmt.Errorf("%w: %s", ErrExists, v.Spec.ID)
+		case c.forgot: // nobody was there for too long, and how it ends is told to nobody
+			return fmt.Errorf("%w: %s, which nobody had in time", ErrEnding, v.Spec.ID)
 		case c.starting:
 			c.asker, c.request = p, v.Request
 		default:
@@ -340,11 +377,11 @@ func (e *engine) beginStart(p *peer, v start) error {
 	}
 	e.lastHandle++
 	c := newChild(e, e.lastHandle, v.Token, v.Spec, newMark(e.boot, newToken()), time.Now())
-	c.asker, c.request = p, v.Request
-	e.kept[c.handle], e.byID[c.spec.ID] = c, c
 	if err := e.custody.hold(p.number, c.handle); err != nil {
 		return errors.Join(ErrReplaced, err)
 	}
+	c.asker, c.request = p, v.Request
+	e.kept[c.handle], e.byID[c.spec.ID] = c, c
 	go e.start(c)
 	return nil
 }

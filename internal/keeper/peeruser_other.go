@@ -2,4 +2,4 @@
 
 package keeper
 
-func peerUser(int) (int, error) { return -1, errNoPeer }
+func peerProcess(int) (uid, pid int, err error) { return -1, 0, errNoPeer }

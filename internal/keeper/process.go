@@ -119,7 +119,8 @@ func (c *Client) Start(ctx context.Context, s Spec) (*Process, error) {
 }
 
 // Adopt takes over a process that an earlier client has left. have is the number of the last of its lines that has been dealt with, or 0: those after it that nobody has acknowledged are received again. What
-// the earlier client has sent to it is in its pipe, or goes there: [Kept.Received] of the list says which line was the last, and the next one that is sent has the number after it.
+// the earlier client has sent to it is in its pipe, or goes there: [Kept.Received] of the list says which line was the last, and the next one that is sent has the number after it. If the
+// context ends first, a process that is adopted nevertheless is ended.
 func (c *Client) Adopt(ctx context.Context, id string, have uint64) (*Process, error) {
 	var p *Process
 	err := c.ask(ctx, kindAdopt, func(n uint64) any { return adopt{n, id, have} }, func(f frame) error {
@@ -143,7 +144,14 @@ func (c *Client) Adopt(ctx context.Context, id string, have uint64) (*Process, e
 			p.end(v.Status, nil)
 		}
 		return nil
-	}, nil)
+	}, func(f frame) error { // it is held by this connection, where nobody knows of it
+		v, err := decode[adopted](f)
+		if err == nil && c.processes[v.Handle] == nil {
+			c.recall(v.Handle)
+			c.control(kindForget, forget{v.Handle})
+		}
+		return err
+	})
 	return p, err
 }
 

@@ -4,6 +4,7 @@ package keeper
 
 import (
 	"bufio"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -54,6 +55,7 @@ func (s *speaker) hear(t *testing.T) string {
 func TestOtherReleases(t *testing.T) {
 	t.Parallel()
 	f := spawned(t, time.Minute)
+	f.start(t, spec(t, "kept", "echo")) // or it would end after bye
 	s := speak(t, f.socket)
 	s.say(t, kindHello, `{"oldest":1,"newest":7,"pid":1,"release":"later","colour":"red"}`)
 	if got := s.hear(t); !strings.HasPrefix(got, `welcome {"version":1,`) {
@@ -70,10 +72,10 @@ func TestOtherReleases(t *testing.T) {
 		{kindStart, `{"request":4,"token":"t","spec":{"id":"a"}}`, `refused {"request":4,"frame":"start","code":"spec","why":"it has no command"}`},
 		{kindStop, `{"request":5,"handle":99}`, `refused {"request":5,"frame":"stop","code":"absent","why":"99"}`},
 		{kindWelcome, `{}`, `refused {"frame":"welcome","code":"unknown","why":"of version 1"}`},
-		{kindList, `{"request":6}`, `listed {"request":6}`},
+		{kindList, `{"request":6}`, `listed {"request":6,"kept":[{"id":"kept",`},
 	} {
 		s.say(t, row.kind, row.body)
-		if got := s.hear(t); got != row.want {
+		if got := s.hear(t); !strings.HasPrefix(got, row.want) {
 			t.Errorf("%v %s: %s, want %s", row.kind, row.body, got, row.want)
 		}
 	}
@@ -113,6 +115,40 @@ func TestOtherReleases(t *testing.T) {
 	}
 }
 
+// TestStartedTooLate has a start that is sent again be refused when its process is being ended, because nobody was there for too long.
+func TestStartedTooLate(t *testing.T) {
+	t.Parallel()
+	f := spawned(t, time.Minute)
+	program, err := json.Marshal(ownProgram(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	order := func(request int) string {
+		return fmt.Sprintf(`{"request":%d,"token":"t","spec":{"id":"a","command":[%s,"child","deaf"],"grace":%d}}`, request, program, time.Hour)
+	}
+	one := speak(t, f.socket)
+	one.say(t, kindHello, `{"oldest":1,"newest":1,"keep":-1}`)
+	one.hear(t)
+	one.say(t, kindStart, order(1))
+	var pid int
+	if _, err := fmt.Sscanf(one.hear(t), `started {"request":1,"handle":1,"pid":%d}`, &pid); err != nil {
+		t.Fatal(err)
+	}
+	_ = one.Close()
+	two := speak(t, f.socket)
+	two.say(t, kindHello, `{"oldest":1,"newest":1}`)
+	two.hear(t)
+	await(t, "nobody to be adopted", func() bool {
+		two.say(t, kindList, `{"request":2}`)
+		return two.hear(t) == `listed {"request":2}`
+	})
+	two.say(t, kindStart, order(3))
+	if got := two.hear(t); !strings.Contains(got, `"request":3,"frame":"start","code":"ending"`) {
+		t.Errorf("%s", got)
+	}
+	_ = syscall.Kill(pid, syscall.SIGKILL)
+}
+
 // TestAnotherKeeper has a client not take another keeper at the same socket for its own.
 func TestAnotherKeeper(t *testing.T) {
 	t.Parallel()
@@ -143,6 +179,9 @@ func TestAnotherKeeper(t *testing.T) {
 	}
 	if _, err := p.Status(); !errors.Is(err, ErrEnded) {
 		t.Errorf("%v", err)
+	}
+	if _, err := g.List(t.Context()); err != nil {
+		t.Errorf("who uses the other one has lost it: %v", err)
 	}
 }
 
@@ -177,15 +216,43 @@ func TestOtherUsers(t *testing.T) {
 	}
 }
 
+// TestKeptCannotUseKeeper has a keeper speak to none of its own processes, however it is confined and whatever it does to leave: one that is confined would have it start another that is not.
+func TestKeptCannotUseKeeper(t *testing.T) {
+	t.Parallel()
+	if _, err := listProcesses(); err != nil {
+		t.Skip(err)
+	}
+	f := spawned(t, time.Minute)
+	for i, role := range []string{"", "daemon", "away"} {
+		s := spec(t, fmt.Sprint(i), append(strings.Fields(role), "try", "keeper", f.socket)...)
+		if role == "" {
+			s.Confine = Confine{Files: Try, NoNetwork: Try, OwnPIDs: Try}
+		}
+		p := f.start(t, s)
+		line, err := p.Receive(t.Context())
+		if err != nil || string(line.Text) == "ok" {
+			t.Errorf("%q: the keeper answers: %q, %v", role, line.Text, err)
+		}
+		p.Ack(line.Number)
+	}
+	if _, err := f.List(t.Context()); err != nil {
+		t.Errorf("who uses it: %v", err)
+	}
+}
+
+// greeted says hello to a keeper, and returns what it answers.
+func greeted(socket string) (frame, error) {
+	conn, err := net.Dial("unix", socket)
+	if err != nil {
+		return frame{}, err
+	}
+	_, _ = conn.Write(append(appendHeader(nil, kindHello, 25), `{"oldest":1,"newest":1}  `...))
+	return readFrame(bufio.NewReader(conn))
+}
+
 // dialOnly says whether a keeper speaks to this process.
 func dialOnly(socket string) int {
-	conn, err := net.Dial("unix", socket)
-	if err == nil {
-		s := &speaker{conn, bufio.NewReader(conn)}
-		_, _ = s.Write(append(appendHeader(nil, kindHello, 2), "{}"...))
-		_, err = readFrame(s.r)
-	}
-	if err != nil {
+	if _, err := greeted(socket); err != nil {
 		fmt.Println(err)
 		return 1
 	}
@@ -230,6 +297,31 @@ func TestDeadOutput(t *testing.T) {
 	}
 }
 
+// TestLog has the log of a keeper that crashes say how, and one that has grown put aside.
+func TestLog(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	log := filepath.Join(dir, "log")
+	if err := os.WriteFile(log, make([]byte, maxLog+1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Spawn(t.Context(), Options{Socket: filepath.Join(dir, "s"), Log: quiet()}, Launch{Program: []string{ownProgram(t), "keeper"}, Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = syscall.Kill(c.PID(), syscall.SIGABRT)
+	<-c.Ended()
+	await(t, "the end of the keeper", func() bool { return !lives(c.PID()) })
+	_ = c.Close()
+	text, err := os.ReadFile(log)
+	if err != nil || len(text) > maxLog || !strings.Contains(string(text), "keeper ready") || !strings.Contains(string(text), "SIGABRT") {
+		t.Errorf("its log: %.1000s, %v", text, err)
+	}
+	if before, err := os.Stat(log + ".1"); err != nil || before.Size() != maxLog+1 {
+		t.Errorf("the log before: %v", err)
+	}
+}
+
 // TestWithoutSocket has a keeper end with its only connection.
 func TestWithoutSocket(t *testing.T) {
 	t.Parallel()
@@ -258,6 +350,27 @@ func TestBadFlags(t *testing.T) {
 	}
 	if _, err := Spawn(t.Context(), Options{Socket: filepath.Join(t.TempDir(), "no", "s")}, Launch{Program: []string{ownProgram(t), "keeper"}, Boot: "a", Log: filepath.Join(t.TempDir(), "log")}); err == nil || !strings.Contains(err.Error(), "no such file") {
 		t.Errorf("%v", err)
+	}
+	if _, err := Spawn(t.Context(), Options{Socket: filepath.Join(t.TempDir(), "s"), Log: quiet()}, Launch{Program: []string{"/bin/true"}, Log: "/var/log/of-it"}); err == nil || !strings.Contains(err.Error(), "ended before it was ready: /var/log/of-it") {
+		t.Errorf("one that ends at once: %v", err)
+	}
+	for name, lay := range map[string]func(path string) error{
+		"is no socket":            func(path string) error { return os.WriteFile(path, []byte("mine"), 0o600) },
+		"too many levels of symb": func(path string) error { return os.Symlink("mine", lockOf(path)) },
+	} {
+		path := filepath.Join(t.TempDir(), "s")
+		if err := lay(path); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Spawn(t.Context(), Options{Socket: path, Log: quiet()}, Launch{Program: []string{ownProgram(t), "keeper"}, Log: filepath.Join(t.TempDir(), "log")})
+		if err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("a path that %s: %v", name, err)
+		}
+		if text, err := os.ReadFile(path); err == nil && string(text) != "mine" {
+			t.Errorf("it has %q", text)
+		} else if _, err := os.Stat(filepath.Join(filepath.Dir(path), "mine")); err == nil {
+			t.Error("a link was followed")
+		}
 	}
 	long := filepath.Join(t.TempDir(), strings.Repeat("d", 100), "s")
 	if err := os.Mkdir(filepath.Dir(long), 0o700); err != nil {

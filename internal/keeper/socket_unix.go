@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -39,9 +40,9 @@ func short(path string) (through string, done func(), err error) {
 	return through + "/" + filepath.Base(path), func() { _ = d.Close() }, nil
 }
 
-// listen serves a socket for this user alone. Who has the lock beside it replaces what a killed keeper has left. The boot that counts is the one that is given, or else that of the keeper before, or else a new one.
-func listen(path, boot string, stay bool) (*net.UnixListener, string, func(), error) {
-	lock, err := os.OpenFile(lockOf(path), os.O_CREATE|os.O_RDWR, 0o600)
+// listen serves a socket for this user alone. Who has the lock beside it replaces the socket of a killed keeper, and ends what that has left. The boot that counts is the one that is given, or else that of the keeper before, or else a new one.
+func listen(ctx context.Context, log *slog.Logger, path, boot string, stay bool) (*net.UnixListener, string, func(), error) {
+	lock, err := os.OpenFile(lockOf(path), os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600) // whose text is replaced: no file that somebody else has laid a link to
 	if err != nil {
 		return nil, "", nil, err
 	}
@@ -49,20 +50,33 @@ func listen(path, boot string, stay bool) (*net.UnixListener, string, func(), er
 		_ = lock.Close()
 		return nil, "", nil, err
 	}
-	if err := lockSocket(lock, path); err != nil {
+	if err := lockSocket(ctx, lock, path); err != nil {
 		return fail(err)
 	}
+	stored, _ := storedBoot(path)
+	left := cmp.Or(boot, stored)
 	boot, err = storeBoot(lock, path, boot, stay)
 	if err != nil {
 		return fail(err)
+	}
+	if left != "" {
+		sweepLeft(ctx, left, log)
 	}
 	through, done, err := short(path)
 	if err != nil {
 		return fail(err)
 	}
 	defer done()
-	if err := os.Remove(through); err != nil && !errors.Is(err, os.ErrNotExist) {
+	switch info, err := os.Lstat(through); {
+	case errors.Is(err, os.ErrNotExist):
+	case err != nil:
 		return fail(err)
+	case info.Mode().Type() != os.ModeSocket:
+		return fail(fmt.Errorf("keeper: %s is there and is no socket: remove it, or name another path", path))
+	default:
+		if err := os.Remove(through); err != nil {
+			return fail(err)
+		}
 	}
 	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		return c.Control(func(fd uintptr) { _ = syscall.Fchmod(int(fd), 0o600) }) // where the file has the mode of the socket
@@ -138,13 +152,16 @@ func storeBoot(lock *os.File, path, boot string, stay bool) (string, error) {
 }
 
 // lockSocket takes the lock of a socket. Who has it and does not answer any more is about to end.
-func lockSocket(lock *os.File, path string) error {
-	for until := time.Now().Add(lockTime); ; time.Sleep(10 * time.Millisecond) {
+func lockSocket(ctx context.Context, lock *os.File, path string) error {
+	for until := time.Now().Add(lockTime); ; sleep(ctx, 10*time.Millisecond) {
 		err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
 			return nil
 		}
-		if conn, e := dial(context.Background(), path); e == nil {
+		if ctx.Err() != nil {
+			return fmt.Errorf("%w: %s: %w", ErrRuns, path, context.Cause(ctx))
+		}
+		if conn, e := dial(ctx, path); e == nil {
 			_ = conn.Close()
 			return fmt.Errorf("%w: %s", ErrRuns, path)
 		}
@@ -153,9 +170,6 @@ func lockSocket(lock *os.File, path string) error {
 		}
 	}
 }
-
-// lockTime is how long a keeper may need from the time when it does not answer any more to its end.
-const lockTime = 30 * time.Second
 
 // dial connects to a socket.
 func dial(ctx context.Context, path string) (net.Conn, error) {
@@ -168,32 +182,32 @@ func dial(ctx context.Context, path string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := sameUser(conn.(*net.UnixConn)); err != nil {
+	if _, err := sameUser(conn.(*net.UnixConn)); err != nil {
 		_ = conn.Close()
 		return nil, err
 	}
 	return conn, nil
 }
 
-// sameUser returns an error unless the other end of a connection is a process of this user.
-func sameUser(conn *net.UnixConn) error {
+// sameUser returns an error unless the other end of a connection is a process of this user, and which one it is, if the system tells.
+func sameUser(conn *net.UnixConn) (pid int, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	uid, failure := -1, error(nil)
-	if err := raw.Control(func(fd uintptr) { uid, failure = peerUser(int(fd)) }); err != nil {
-		return err
+	if err := raw.Control(func(fd uintptr) { uid, pid, failure = peerProcess(int(fd)) }); err != nil {
+		return 0, err
 	}
 	switch {
 	case errors.Is(failure, errNoPeer):
-		return nil // the mode of the file is all there is
+		return 0, nil // the mode of the file is all there is
 	case failure != nil:
-		return failure
+		return 0, failure
 	case uid != os.Geteuid():
-		return fmt.Errorf("keeper: the other process is of the user %d, and this one of %d", uid, os.Geteuid())
+		return 0, fmt.Errorf("keeper: the other process is of the user %d, and this one of %d", uid, os.Geteuid())
 	}
-	return nil
+	return pid, nil
 }
 
 // errNoPeer says that the system does not tell whose the other end is.

@@ -23,7 +23,7 @@ type Launch struct {
 	// Program is the command that calls [Main], without Main's arguments, such as the path of the command troupe, and "keeper". Required.
 	Program []string
 
-	// Boot is what the marks of its processes begin with: letters, digits and underscores, the same for each keeper of one socket, so that [Sweep] finds what an earlier one has left. Empty is that of the keeper
+	// Boot is what the marks of its processes begin with: letters, digits and underscores, the same for each keeper of one socket, so that the next one finds what one has left that was killed, and ends it. Empty is that of the keeper
 	// that had the socket before, which lies in the file of the socket's lock, and without one a new word.
 	Boot string
 
@@ -113,6 +113,9 @@ func Spawn(ctx context.Context, o Options, l Launch) (*Client, error) {
 			_ = ours.Close()
 		}
 		_ = cmd.Process.Signal(syscall.SIGTERM)
+		if errors.Is(err, errNotReady) && l.Log != "" {
+			err = fmt.Errorf("%w: %s may say why", err, l.Log)
+		}
 		return nil, fmt.Errorf("keeper: spawn: %w", err)
 	}
 	go func() {
@@ -123,9 +126,15 @@ func Spawn(ctx context.Context, o Options, l Launch) (*Client, error) {
 		c.mu.Lock()
 		c.detail = err
 		c.mu.Unlock()
+		if o.Socket == "" && !cmd.ProcessState.Success() { // nobody else knows of what it has left
+			sweepLeft(context.Background(), l.Boot, c.options.Log)
+		}
 	}()
 	return c, nil
 }
+
+// errNotReady says that a keeper has ended and has not said why.
+var errNotReady = errors.New("it ended before it was ready")
 
 // connectReady waits until a keeper can be used, and connects to it.
 func connectReady(ctx context.Context, o Options, ready *os.File, ours net.Conn) (*Client, error) {
@@ -138,7 +147,7 @@ func connectReady(ctx context.Context, o Options, ready *os.File, ours net.Conn)
 	case err != nil:
 		return nil, err
 	case string(text) != readyWord && len(text) == 0:
-		return nil, errors.New("it ended before it was ready")
+		return nil, errNotReady
 	case string(text) != readyWord:
 		if why, runs := strings.CutPrefix(string(text), ErrRuns.Error()); runs {
 			return nil, fmt.Errorf("%w%s", ErrRuns, why)
@@ -147,7 +156,11 @@ func connectReady(ctx context.Context, o Options, ready *os.File, ours net.Conn)
 	case ours != nil:
 		return newClient(ctx, o, ours, nil)
 	}
-	return Dial(ctx, o)
+	c, err := Dial(ctx, o)
+	if nobodyThere(err) { // somebody else has used it and left it with nothing
+		return nil, fmt.Errorf("%w: %w", ErrEnding, err)
+	}
+	return c, err
 }
 
 // environmentOf returns what a keeper gets of an environment.

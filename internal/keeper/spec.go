@@ -141,7 +141,7 @@ func (s *Spec) check() error {
 	return nil
 }
 
-// MarkName is the variable in the environment of each process of a keeper, by which [Sweep] finds what a keeper that was killed has left. Its value is the boot that the keeper was
+// MarkName is the variable in the environment of each process of a keeper, by which the next keeper finds what one has left that was killed. Its value is the boot that the keeper was
 // started with, a hyphen, and a number for each process.
 const MarkName = "TROUPE_KEPT"
 
