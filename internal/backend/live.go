@@ -133,12 +133,7 @@ func (in lifetime) options() upstream.Options {
 		Odd: func(odd upstream.Oddity) {
 			in.b.c.Log.Warn("a backend does what it should not", "backend", in.of.Name, "what", odd.What.String(), "times", odd.Count, "excerpt", in.of.mask(odd.Excerpt))
 		},
-		Ended: func(f *upstream.Failure) {
-			select {
-			case in.over <- f:
-			default:
-			}
-		},
+		Ended: func(f *upstream.Failure) { in.giveUp(f) },
 	}
 	if o.Known, o.Pinned = in.of.known(); !o.Pinned {
 		o.Known = in.b.catalogues.eraOf(in.of.Digest)
