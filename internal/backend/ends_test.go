@@ -68,7 +68,7 @@ func TestNothingIsLeftOfHolders(t *testing.T) {
 		if n, m := len(b.catalogues.own), len(b.settings.of); n != 0 || m != 0 {
 			t.Errorf("%d lists and %d settings of nobody are known", n, m)
 		}
-		if c := b.Counts()["made"]; c != (pool.Counts{}) {
+		if c := b.Counts()["made"]; c != (Counts{}) {
 			t.Errorf("there are %+v", c)
 		}
 	})
@@ -92,7 +92,7 @@ func TestNobodyIsLeftWithAnInstance(t *testing.T) {
 		}
 		calls.Wait()
 		time.Sleep(2 * time.Minute)
-		if c := b.Counts()["made"]; c != (pool.Counts{}) {
+		if c := b.Counts()["made"]; c != (Counts{}) {
 			t.Errorf("there are %+v", c)
 		}
 	})
@@ -168,7 +168,7 @@ func TestActorEnds(t *testing.T) {
 		if got := call(t, b, "made", c, Request{}); got != `{"server":2}` {
 			t.Errorf("the next call: %s", got)
 		}
-		if c := b.Counts()["made"]; c != (pool.Counts{Idle: 1}) {
+		if c := b.Counts()["made"]; c != (Counts{Counts: pool.Counts{Idle: 1}}) {
 			t.Errorf("there are %+v", c)
 		}
 	})
@@ -195,6 +195,49 @@ func TestUpdatesHavePrincipals(t *testing.T) {
 		defer mu.Unlock()
 		if !slices.Equal(said, []string{"ann"}) {
 			t.Errorf("updates of %q, want those of ann alone", said)
+		}
+	})
+}
+
+// seen is an Observer that notes what it is told.
+type seen struct {
+	mu   sync.Mutex // guards said
+	said []string
+}
+
+func (s *seen) note(values ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.said = append(s.said, strings.TrimSpace(fmt.Sprintln(values...)))
+}
+
+func (s *seen) Started(b string, failed pool.Reason, took time.Duration) {
+	s.note("started", b, string(failed), took)
+}
+func (s *seen) Adopted(b string)                   { s.note("adopted", b) }
+func (s *seen) Ended(b string, reason pool.Reason) { s.note("ended", b, string(reason)) }
+func (s *seen) Waited(b string, took time.Duration, refused pool.Reason) {
+	s.note("waited", b, took, string(refused))
+}
+
+// TestObserved: an observer is told of each start, wait and end, and why.
+func TestObserved(t *testing.T) {
+	mk := &maker{handle: numbered, begin: func(s *server) error {
+		time.Sleep(time.Second)
+		return nil
+	}}
+	told := &seen{}
+	o := host.Options{Pool: host.Pool{StartTimeout: 10 * time.Second}}
+	inBubble(t, Config{Observer: told, Bounds: pool.Bounds{Instances: 1}}, []Backend{made("made", mk, o)}, func(t *testing.T, b *Backends) {
+		call(t, b, "made", Caller{Session: "s"}, Request{})
+		call(t, b, "made", Caller{Session: "other"}, Request{})
+		b.SessionGone("s")
+		synctest.Wait()
+		told.mu.Lock()
+		defer told.mu.Unlock()
+		want := []string{"started made  1s", "waited made 1s", "waited made 10s instances", "ended made left"}
+		if !slices.Equal(told.said, want) {
+			t.Errorf("told %q, want %q", told.said, want)
 		}
 	})
 }

@@ -40,6 +40,8 @@ type instance struct {
 	stale  [4]atomic.Bool                 // lists that it has said have changed
 	wake   chan struct{}                  // that one has
 
+	memory int64 // bytes that its process had when that was looked at last; the pool's own
+
 	running []*running // the calls that run, in the order in which they began; the actor's own
 }
 

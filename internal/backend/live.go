@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -34,6 +35,7 @@ func (in lifetime) live() {
 		in.leave(err, false)
 		return
 	}
+	in.log(slog.LevelInfo, "an instance of a backend has started", "took", in.b.c.Clock.Now().Sub(in.began).String())
 	in.b.tell(&isReady{in.instance})
 	in.serve()
 }
@@ -64,13 +66,49 @@ func (in lifetime) leave(why error, began bool) {
 	if began && in.life.Err() == nil {
 		in.b.tell(&hasBroken{in.instance, in.of.mask(why.Error())})
 	}
+	reason, process := pool.Reason(reasonOf(why)), in.proc.Load()
 	in.words = in.of.mask(in.close(why))
-	if began {
-		in.b.tell(&hasEnded{in.instance, in.words, pool.Reason(reasonOf(why))})
-	} else {
-		in.b.tell(&didNotStart{in.instance, in.words})
+	in.logEnd(reason, process, began)
+	switch {
+	case began:
+		in.b.tell(&hasEnded{in.instance, in.words, reason})
+	case reason == pool.Exited:
+		in.b.tell(&didNotStart{in.instance, in.words, pool.FailedTo})
+	default:
+		in.b.tell(&didNotStart{in.instance, in.words, reason})
 	}
 	close(in.gone)
+}
+
+// logEnd logs that the instance has ended: as a warning if nobody has ended it.
+func (in lifetime) logEnd(reason pool.Reason, process *keeper.Process, began bool) {
+	level, text := slog.LevelInfo, "an instance of a backend was ended"
+	switch {
+	case reason == pool.Kept:
+		text = "an instance of a backend is left to the next process"
+	case reason == pool.Exited && began:
+		level, text = slog.LevelWarn, "an instance of a backend has ended by itself"
+	case reason == pool.Exited:
+		level, text = slog.LevelWarn, "an instance of a backend has not started"
+	}
+	attrs := []any{"reason", string(reason), "after", in.b.c.Clock.Now().Sub(in.began).String()}
+	if in.words != "" {
+		attrs = append(attrs, "status", in.words)
+	}
+	in.logOf(process, level, text, attrs...)
+}
+
+// log logs what becomes of the instance.
+func (in lifetime) log(level slog.Level, text string, attrs ...any) {
+	in.logOf(in.proc.Load(), level, text, attrs...)
+}
+
+func (in lifetime) logOf(process *keeper.Process, level slog.Level, text string, attrs ...any) {
+	all := []any{"backend", in.of.Name}
+	if process != nil {
+		all = append(all, "process", process.PID())
+	}
+	in.b.c.Log.Log(context.WithoutCancel(in.life), level, text, append(all, attrs...)...)
 }
 
 // pause waits, and reports whether the instance is still to live.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -150,6 +151,7 @@ func (b *Backends) adoptOne(ctx context.Context, client *keeper.Client, kept kee
 		return nil
 	}
 	adopted.Wait()
+	lifetime{in}.log(slog.LevelInfo, "an instance of a backend that an earlier process has left goes on", "age", b.c.Clock.Now().Sub(in.began).String())
 	estate{in}.goOn(calls, asked)
 	b.lives.Go(lifetime{in}.serve)
 	return nil

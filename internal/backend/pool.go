@@ -21,6 +21,7 @@ type poolActor struct {
 	waiting   map[pool.WantID]*lease // without an instance yet
 	ticking   bool
 	measured  time.Time // when the memory of processes was asked for last
+	shown     bool      // somebody has asked for it since
 	closed    bool
 	keeps     bool // once it is closed: processes are left to the next one
 }
@@ -39,6 +40,7 @@ type (
 	didNotStart struct {
 		*instance
 		detail string
+		reason pool.Reason
 	}
 	// hasBroken is an instance that serves nobody any more, and hasEnded one that is gone.
 	hasBroken struct {
@@ -50,11 +52,8 @@ type (
 		detail string
 		reason pool.Reason
 	}
-	ponged struct{ id pool.InstanceID }
-	holds  struct {
-		process string
-		bytes   int64
-	}
+	ponged     struct{ id pool.InstanceID }
+	measured   struct{ all map[string]int64 } // bytes, by the names of processes
 	holderGone struct{ holder string }
 	configured struct {
 		kernel.Reply
@@ -102,7 +101,7 @@ func (a *poolActor) Receive(m any) {
 	case *cancelled:
 		a.pool.Cancelled(now, m.id)
 	case *isReady:
-		a.b.c.Observer.Started(m.of.Name, true, now.Sub(m.began))
+		a.b.c.Observer.Started(m.of.Name, "", now.Sub(m.began))
 		a.carryOut(a.pool.Ready(now, m.id))
 	case *isAdopted:
 		id, todo := a.pool.Adopt(now, m.in.kind, m.in.holder(), m.in.principal(), m.in.began)
@@ -116,7 +115,7 @@ func (a *poolActor) Receive(m any) {
 		m.Done()
 	case *didNotStart:
 		delete(a.instances, m.id)
-		a.b.c.Observer.Started(m.kind.Backend, false, now.Sub(m.began))
+		a.b.c.Observer.Started(m.kind.Backend, m.reason, now.Sub(m.began))
 		a.carryOut(a.pool.Failed(now, m.id, m.detail))
 	case *hasBroken:
 		a.carryOut(a.pool.Broke(now, m.id, m.detail))
@@ -127,11 +126,11 @@ func (a *poolActor) Receive(m any) {
 		a.carryOut(a.pool.Exited(now, m.id, m.detail))
 	case *ponged:
 		a.pool.Ponged(now, m.id)
-	case *holds:
+	case *measured:
 		for id, in := range a.instances {
-			if p := in.proc.Load(); p != nil && p.ID() == m.process {
-				a.carryOut(a.pool.Holds(now, id, m.bytes))
-				break
+			if p := in.proc.Load(); p != nil {
+				in.memory = m.all[p.ID()]
+				a.carryOut(a.pool.Holds(now, id, in.memory))
 			}
 		}
 	case *holderGone:
@@ -143,7 +142,7 @@ func (a *poolActor) Receive(m any) {
 		m.in = a.find(m.name, m.holder)
 		m.Done()
 	case *counted:
-		m.of = a.pool.Counts()
+		m.of = a.count()
 		m.Done()
 	case *ticked:
 		a.ticking = false
@@ -224,22 +223,22 @@ func (a *poolActor) tickLater() {
 	a.b.c.Clock.AfterFunc(time.Second, func() { a.b.tell(&ticked{}) })
 }
 
-// measureEvery is how often the memory of processes is looked at that may not have all.
+// measureEvery is how often the memory of processes is looked at, at most.
 const measureEvery = 5 * time.Second
 
-// measure asks for the memory of processes, if one of them may not have all.
+// measure asks for the memory of processes, if one of them may not have all, or somebody wants to know.
 func (a *poolActor) measure(now time.Time) {
 	if now.Sub(a.measured) < measureEvery || a.closed {
 		return
 	}
-	bounded := false
+	wanted := false
 	for _, in := range a.instances {
-		bounded = bounded || in.of.Options.Pool.MaxMemory > 0 && in.proc.Load() != nil
+		wanted = wanted || (a.shown || in.of.Options.Pool.MaxMemory > 0) && in.proc.Load() != nil
 	}
-	if !bounded {
+	if !wanted {
 		return
 	}
-	a.measured = now
+	a.measured, a.shown = now, false
 	a.b.background(func(ctx context.Context) {
 		client, err := a.b.keeper(ctx)
 		if err != nil {
@@ -249,10 +248,30 @@ func (a *poolActor) measure(now time.Time) {
 		if err != nil && ctx.Err() == nil {
 			a.b.c.Log.Warn("what memory the processes of backends have is unknown", "error", err)
 		}
-		for _, kept := range all {
-			a.b.tell(&holds{kept.ID, kept.Memory})
+		if err != nil {
+			return
 		}
+		m := &measured{make(map[string]int64, len(all))}
+		for _, kept := range all {
+			m.all[kept.ID] = kept.Memory
+		}
+		a.b.tell(m)
 	})
+}
+
+// count returns what there is of each backend.
+func (a *poolActor) count() map[string]Counts {
+	a.shown = true
+	all := make(map[string]Counts)
+	for name, c := range a.pool.Counts() {
+		all[name] = Counts{Counts: c}
+	}
+	for _, in := range a.instances {
+		c := all[in.of.Name]
+		c.Memory += in.memory
+		all[in.of.Name] = c
+	}
+	return all
 }
 
 // carryOut does what the pool has decided.
@@ -289,7 +308,7 @@ func (a *poolActor) carryOut(todo []pool.Effect) {
 func (a *poolActor) start(e *pool.Start) {
 	of, ok := a.b.find(e.Kind.Backend)
 	if !ok || of.Digest != e.Kind.Digest { // it was configured otherwise meanwhile
-		go a.b.tell(&didNotStart{&instance{id: e.Instance, kind: e.Kind, began: a.b.c.Clock.Now()}, refusals[pool.Replaced]})
+		go a.b.tell(&didNotStart{&instance{id: e.Instance, kind: e.Kind, began: a.b.c.Clock.Now()}, refusals[pool.Replaced], pool.Replaced})
 		return
 	}
 	in := a.b.newInstance(of, e.Kind, a.b.c.Clock.Now())
