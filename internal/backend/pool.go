@@ -373,7 +373,7 @@ func (b *Backends) lend(ctx context.Context, name string, c *Caller, q *Request)
 		if !ok || of.Digest == digest {
 			return nil, refused(name, &pool.Refuse{Reason: pool.Replaced})
 		}
-		l, err := b.lendOf(ctx, of, c, q)
+		l, err := lendOf(ctx, b, of, c, q)
 		if reasonIn(err) != pool.Replaced {
 			return l, err
 		}
@@ -382,7 +382,7 @@ func (b *Backends) lend(ctx context.Context, name string, c *Caller, q *Request)
 }
 
 // lendOf is lend for a backend as it is configured at the moment.
-func (b *Backends) lendOf(ctx context.Context, of *Backend, c *Caller, q *Request) (*lease, error) {
+func lendOf(ctx context.Context, b *Backends, of *Backend, c *Caller, q *Request) (*lease, error) {
 	id := pool.WantID(b.wants.Add(1))
 	l := &lease{given: make(chan error, 1), want: pool.Want{ID: id, Kind: c.kindOf(of), Principal: c.Principal}}
 	l.want.Holder, l.once = c.holderOf(of.Options.Isolation, id)
