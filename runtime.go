@@ -149,7 +149,7 @@ func New(o Options) (*Runtime, error) {
 	if m := node.Mail(); m != nil {
 		m.Says(rt.operations.process.Load)
 	}
-	read := gauges.Process{Node: rt.node, Store: node, Tasks: rt.tasks, Hits: rt.hits, Revoked: rt.revoked, Held: o.Shared.MaxMemory / heldPart, DrainTime: rt.drainer.drainTime, DrainLimit: max(0, o.DrainDelay) + o.DrainWait}
+	read := gauges.Process{Node: rt.node, Store: node, Tasks: rt.tasks, Hits: rt.hits, Revoked: rt.revoked, Backends: rt.backends.Counts, Held: o.Shared.MaxMemory / heldPart, DrainTime: rt.drainer.drainTime, DrainLimit: max(0, o.DrainDelay) + o.DrainWait}
 	if pair != nil {
 		read.CertificateEnds = pair.Expires
 	}
@@ -419,6 +419,7 @@ func newBackends(rt *Runtime) *hosting.Node {
 	return hosting.NewNode(backend.Config{
 		Kernel: rt.node.Kernel(), PoolKind: actors.KindPool, InstanceKind: actors.KindInstance,
 		Bounds:     pool.Bounds{Instances: max(o.MaxInstances, 0), Starts: 2 * runtime.GOMAXPROCS(0)},
+		Observer:   hosting.Observer{Tel: rt.tel, Hits: rt.hits},
 		Catalogues: nodestore.NewCatalogues(rt.cluster), Log: rt.log,
 		Info: mcp.Raw(mcp.Implementation{Name: "troupe", Version: cmp.Or(release, "0")}),
 		Processes: func(ctx context.Context, stderr func(id string, line []byte, dropped int)) (*keeper.Client, error) {

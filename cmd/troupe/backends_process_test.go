@@ -77,8 +77,8 @@ func TestBackendsThatDoNotStart(t *testing.T) {
 			t.Errorf("the call ends with %d and %s", r.code, r.stderr)
 		}
 	}
-	p.await(t, `a backend does not start" backend=absent why="no-such-program: file does not exist`)
-	p.await(t, `a backend does not start" backend=dead why="the backend cannot be reached" cause="dial tcp .*refused`)
+	p.await(t, `has not started" backend=absent .*status="no-such-program: file does not exist`)
+	p.await(t, `has not started" backend=dead .*status="the backend cannot be reached" cause="dial tcp .*refused`)
 	if strings.Contains(p.stderr.String(), secret) {
 		t.Errorf("the log has a secret:\n%s", p.stderr.String())
 	}

@@ -52,6 +52,14 @@ func waitsFor(path string) func(*server, message) {
 	answers := make(chan string, 10)
 	return func(s *server, m message) {
 		switch {
+		case m.Method == "notifications/cancelled":
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			for _, got := range s.got {
+				if got.Method == "tools/call" && strings.Contains(string(m.Params), `"requestId":`+string(got.ID)+"}") {
+					_ = os.WriteFile(path+".cancelled", nil, 0o600)
+				}
+			}
 		case m.Method == "":
 			answers <- string(m.Result)
 		case strings.Contains(string(m.Params), "ask"):
@@ -111,6 +119,11 @@ func TestCallsGoOn(t *testing.T) {
 	}
 	calls.Wait()
 	b.Close(t.Context(), time.Minute)
+	b = begin() // to which nobody comes back
+	if err := b.awaitAdoption(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.Close(t.Context(), time.Minute)
 	if err := os.WriteFile(file+"~", []byte(`{"worked":true}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -135,6 +148,9 @@ func TestCallsGoOn(t *testing.T) {
 	}
 	if got := call(t, b, "own", c, Request{Key: "unknown", Again: true}); !strings.HasPrefix(got, "error: ") {
 		t.Errorf("a call that no instance has: %s", got)
+	}
+	if _, err := os.Stat(file + ".cancelled"); err == nil {
+		t.Error("a call was cancelled that nobody has given up")
 	}
 	if now := instanceNow(b, "own", "s"); now.proc.Load().PID() != pid {
 		t.Errorf("the process is another one")

@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -102,19 +103,15 @@ func (systemClock) AfterFunc(d time.Duration, f func()) func() bool { return tim
 // Configure has exactly these backends, in this order. Instances of those that are as they were go on. The first time what an earlier
 // process has left is adopted.
 func (b *Backends) Configure(ctx context.Context, all []Backend) {
-	before := *b.all.Swap(new(slices.Clone(all)))
-	m := &configured{all: all}
-	for i := range before {
-		if !slices.ContainsFunc(all, func(of Backend) bool { return of.Name == before[i].Name }) {
-			m.gone = append(m.gone, before[i].Name)
-		}
-		if !slices.ContainsFunc(all, func(of Backend) bool { return of.Digest == before[i].Digest }) {
-			b.catalogues.drop(before[i].Digest)
-		}
-	}
+	m := &configured{all: slices.Clone(all)}
 	m.Init()
 	if b.pool.Post(m) == nil {
 		m.Wait()
+	}
+	for i := range m.before {
+		if !slices.ContainsFunc(all, func(of Backend) bool { return of.Digest == m.before[i].Digest }) {
+			b.catalogues.drop(m.before[i].Digest)
+		}
 	}
 	for i := range all {
 		b.loadCatalogues(ctx, &all[i])
@@ -184,31 +181,34 @@ func (b *Backends) Call(ctx context.Context, name string, c Caller, q Request) (
 	if err := b.awaitAdoption(ctx); err != nil {
 		return upstream.Response{}, err
 	}
-	if q.Again && q.Key != "" {
+	if q.Again {
 		if left := b.left.claim(q.Key); left != nil {
 			return left.join(ctx, &q)
 		}
 		if !q.Safe {
-			return upstream.Response{}, &Error{Backend: name, Reason: string(upstream.ReasonEnded), Ran: true, Text: "its instance was lost", Err: &upstream.Failure{Why: upstream.ReasonEnded}}
+			return upstream.Response{}, &Error{Backend: name, Reason: string(upstream.ReasonEnded), Ran: true, Text: "its instance was lost", Err: &upstream.Failure{Why: upstream.ReasonEnded, Outcome: upstream.Lost}}
 		}
 	}
+	var lost error // a try after which nobody knows whether the backend ran it: none after it changes that
 	for try := 1; ; try++ {
-		of, ok := b.find(name)
-		if !ok {
-			return upstream.Response{}, refused(name, &pool.Refuse{Reason: pool.Replaced})
-		}
-		l, err := b.lend(ctx, of, &c, &q)
+		l, err := b.lend(ctx, name, &c, &q)
 		if err != nil {
-			return upstream.Response{}, err
+			return upstream.Response{}, cmp.Or(lost, err)
 		}
 		r, err := b.callOn(ctx, l, &q)
-		f, _ := errors.AsType[*upstream.Failure](err)
-		switch {
-		case err == nil:
-			b.settings.note(name, l.want.Holder, &q)
+		if err == nil {
+			b.settings.note(name, l, &q)
 			return r, nil
-		case ctx.Err() != nil || f == nil || try == mostTries || !mayTryAgain(f, q.Safe):
-			return upstream.Response{}, failed(ctx, name, err, l.in.lastWords(f))
+		}
+		f, _ := errors.AsType[*upstream.Failure](err)
+		if ctx.Err() != nil || f == nil || try == mostTries || !mayTryAgain(f, q.Safe) {
+			if err = failed(ctx, name, err, l.in.lastWords(f)); errors.Is(err, upstream.ErrUnsent) {
+				err = cmp.Or(lost, err)
+			}
+			return upstream.Response{}, err
+		}
+		if f.Outcome == upstream.Lost {
+			lost = failed(ctx, name, err, "")
 		}
 	}
 }
@@ -238,15 +238,18 @@ func (b *Backends) callOn(ctx context.Context, l *lease, q *Request) (upstream.R
 	f, _ := errors.AsType[*upstream.Failure](err)
 	if f != nil && f.Why == upstream.ReasonEnded && l.in.of.hasLines() {
 		b.tell(&hasBroken{l.in, f.Text}) // before another want could get it
+		l.in.giveUp(f)
 	}
-	b.giveBack(l, f != nil && f.Why == upstream.ReasonCancelled && f.Outcome == upstream.Lost && l.in.of.hasLines())
-	if f != nil && f.Why == upstream.ReasonSessionGone {
-		select { // the backend has forgotten it
-		case l.in.over <- f:
-		default:
-		}
+	b.giveBack(l, inDoubt(f) && l.in.of.hasLines())
+	if f != nil && f.Why == upstream.ReasonSessionGone { // the backend has forgotten it
+		l.in.giveUp(f)
 	}
 	return r, err
+}
+
+// inDoubt reports whether a backend may still be at a call that has failed.
+func inDoubt(f *upstream.Failure) bool {
+	return f != nil && f.Why == upstream.ReasonCancelled && f.Outcome == upstream.Lost
 }
 
 // Notify sends a notification to the instance of a session, if there is one.
@@ -300,11 +303,7 @@ func (b *Backends) Learn(ctx context.Context, name string, c Caller) (*Catalogue
 	if known, ok := b.Catalogue(name, c); ok && b.Knows(name, c) {
 		return known, nil
 	}
-	of, ok := b.find(name)
-	if !ok {
-		return nil, refused(name, &pool.Refuse{Reason: pool.Replaced})
-	}
-	l, err := b.lend(ctx, of, &c, &Request{})
+	l, err := b.lend(ctx, name, &c, &Request{})
 	if err != nil {
 		return nil, err
 	}

@@ -35,13 +35,26 @@ func (c *Caller) holderOf(by host.Isolation, id pool.WantID) (holder string, onc
 	case c.Alone && c.Principal == "":
 		return "call " + strconv.FormatUint(uint64(id), 10), true
 	}
-	return "principal " + c.Principal, false
+	return principalPrefix + c.Principal, false
 }
 
-const sessionPrefix = "session "
+// What holders are, by how they begin. What has neither beginning is a call.
+const (
+	sessionPrefix   = "session "
+	principalPrefix = "principal "
+)
 
 // sessionHolder is the holder that a session is.
 func sessionHolder(session string) string { return sessionPrefix + session }
+
+// sessionOf is the session that a holder is, "" if it is none.
+func sessionOf(holder string) string {
+	session, ok := strings.CutPrefix(holder, sessionPrefix)
+	if !ok {
+		return ""
+	}
+	return session
+}
 
 // told are the capabilities that an instance of a backend is told of the clients that it serves: an object as raw JSON.
 // Only what a server may ask for counts, so that clients that differ in nothing else share instances.

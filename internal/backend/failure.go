@@ -55,7 +55,9 @@ var refusals = map[pool.Reason]string{
 	pool.Broken:    "it has failed again and again, and is left alone for a while",
 	pool.QueueFull: "too many calls wait for it",
 	pool.NoRoom:    "there was no room for one more instance of it in time",
+	pool.NodeFull:  "the node has as many instances of backends as it may have",
 	pool.Left:      "the session has ended",
+	pool.Closed:    "the node ends",
 	pool.Replaced:  "it is not configured any more, or otherwise",
 }
 
@@ -82,9 +84,4 @@ func failed(ctx context.Context, name string, err error, last string) error {
 		text = fmt.Sprintf("%s: %s", text, last)
 	}
 	return &Error{Backend: name, Reason: string(f.Why), Ran: f.Outcome == upstream.Lost, Text: text, After: f.After, Err: f}
-}
-
-// errClosed refuses calls of Backends that were closed.
-func errClosed(name string) *Error {
-	return &Error{Backend: name, Reason: string(upstream.ReasonClosed), Text: "the node ends"}
 }

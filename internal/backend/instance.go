@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/troupe-run/troupe/host"
 	"github.com/troupe-run/troupe/internal/backend/listing"
 	"github.com/troupe-run/troupe/internal/backend/pool"
 	"github.com/troupe-run/troupe/internal/keeper"
@@ -19,29 +20,33 @@ import (
 // instance is one process, upstream session or in-process session of a backend. As an actor it knows which calls run on it.
 type instance struct {
 	kernel.Actor
-	b         *Backends
-	of        Backend
-	id        pool.InstanceID
-	kind      pool.Kind
-	owner     atomic.Pointer[string] // its holder: nil for a spare, and for what all share
-	principal string
-	began     time.Time
-	life      context.Context // ends with its stopping
-	stop      context.CancelCauseFunc
-	ready     chan struct{}                  // closed once conn is there, or never will be
-	conn      *upstream.Conn                 // nil if it did not open
-	over      chan error                     // gets why the connection ended by itself
-	proc      atomic.Pointer[keeper.Process] // nil for what is none
-	link      func()                         // ends what else the link has, nil for nothing
-	lists     chan struct{}                  // closed once it has listed, or could not
-	gone      chan struct{}                  // closed once it has ended
-	words     string                         // how, once it is gone
-	served    atomic.Bool                    // it was given to a call
-	stale     [4]atomic.Bool                 // lists that it has said have changed
-	wake      chan struct{}                  // that one has
+	b      *Backends
+	of     Backend
+	id     pool.InstanceID
+	kind   pool.Kind
+	owner  atomic.Pointer[owner] // nil for a spare, and for what all share
+	began  time.Time
+	life   context.Context // ends with its stopping
+	stop   context.CancelCauseFunc
+	ready  chan struct{}                  // closed once conn is there, or never will be
+	conn   *upstream.Conn                 // nil if it did not open
+	over   chan error                     // gets why the connection ended by itself
+	proc   atomic.Pointer[keeper.Process] // nil for what is none
+	link   func()                         // ends what else the link has, nil for nothing
+	lists  chan struct{}                  // closed once it has listed, or could not
+	gone   chan struct{}                  // closed once it has ended
+	words  string                         // how, once it is gone
+	served atomic.Bool                    // it was given to a call
+	stale  [4]atomic.Bool                 // lists that it has said have changed
+	wake   chan struct{}                  // that one has
+
+	memory int64 // bytes that its process had when that was looked at last; the pool's own
 
 	running []*running // the calls that run, in the order in which they began; the actor's own
 }
+
+// owner is whose an instance is: its holder, and the principal that has that, "" where nobody says who calls.
+type owner struct{ holder, principal string }
 
 // running is a call that runs on an instance.
 type running struct {
@@ -67,32 +72,33 @@ type errStopping struct{ reason pool.Reason }
 func (e errStopping) Error() string { return "the instance is ended: " + string(e.reason) }
 
 // errKept is why this process leaves an instance to the next one.
-var errKept = errors.New("the instance is left to the next process")
+var errKept = errStopping{pool.Kept}
 
 // holder is whose instance it is, "" for a spare and for what all share.
 func (in *instance) holder() string {
 	if of := in.owner.Load(); of != nil {
-		return *of
+		return of.holder
 	}
 	return ""
 }
 
-// setHolder says whose instance it is from now on.
-func (in *instance) setHolder(holder string) {
+// principal is whose holder that is, "" where nobody says who calls, for a spare, and for what all share.
+func (in *instance) principal() string {
+	if of := in.owner.Load(); of != nil {
+		return of.principal
+	}
+	return ""
+}
+
+// setOwner says whose instance it is from now on; a holder of "" changes nothing.
+func (in *instance) setOwner(holder, principal string) {
 	if holder != "" {
-		in.owner.Store(&holder)
+		in.owner.Store(&owner{holder, principal})
 	}
 }
 
 // session is the key of the session whose instance it is, "" if it is of none.
-func (in *instance) session() string {
-	holder := in.holder()
-	session, ok := strings.CutPrefix(holder, sessionPrefix)
-	if !ok {
-		return ""
-	}
-	return session
-}
+func (in *instance) session() string { return sessionOf(in.holder()) }
 
 // Receive implements kernel.Behaviour.
 func (in *instance) Receive(m any) {
@@ -107,14 +113,25 @@ func (in *instance) Receive(m any) {
 	}
 }
 
-// Failed implements kernel.Behaviour.
-func (in *instance) Failed(m any, _ bool) {
+// Failed implements kernel.Behaviour. An instance whose actor ends is of no use to anybody.
+func (in *instance) Failed(m any, last bool) {
 	switch m := m.(type) {
 	case *callEnded:
 		m.Done()
 	case *heard:
 		e := in.eventOf(m.Event)
 		e.refuseUnheard()
+	}
+	if last {
+		in.giveUp(&upstream.Failure{Why: upstream.ReasonEnded, Text: "what has the backend's instance has failed"})
+	}
+}
+
+// giveUp has the instance end, because nobody can use it any more.
+func (in *instance) giveUp(why error) {
+	select {
+	case in.over <- why:
+	default: // it ends already
 	}
 }
 
@@ -165,9 +182,10 @@ func (in *instance) addressee(e *Event) *running {
 }
 
 // isHeardOutside reports whether what belongs to no call may go to all that the instance serves: what it says to its session, and of
-// resources, which are no secret of one caller's.
+// resources also to the sessions of its principal, or to all where all share it.
 func (in *instance) isHeardOutside(e *Event) bool {
-	return e.Session() != "" || e.Method == mcp.NotifyResourcesUpdated
+	holder := in.holder()
+	return sessionOf(holder) != "" || e.Method == mcp.NotifyResourcesUpdated && (strings.HasPrefix(holder, principalPrefix) || in.of.Options.Isolation == host.Shared)
 }
 
 // listsOf returns the lists of which a notification says that they have changed, nil for any other.

@@ -32,6 +32,7 @@ type leftCall struct {
 	response upstream.Response
 	err      error
 	giveUp   context.CancelFunc
+	lease    *lease // of its instance, nil if it has its answer already
 
 	mu    sync.Mutex // guards the rest
 	q     *Request   // of whoever has come back
@@ -88,18 +89,19 @@ func (c *leftCall) progress(params []byte) {
 
 // request is how the connection takes the call up again.
 func (c *leftCall) request() upstream.Request {
-	return upstream.Request{Method: c.running.q.Method, Progress: c.progress, Answered: c.running.kept.answered, Event: func(e upstream.Event) { c.in.hearOf(c.running, e) }}
+	return upstream.Request{Method: c.running.q.Method, Progress: c.progress, Answered: c.running.kept.answered, Late: func() { c.in.b.tell(&withdrawn{c.lease}) }, Event: func(e upstream.Event) { c.in.hearOf(c.running, e) }}
 }
 
 // await waits for the answer of the call, and then gives its instance back.
 func (c *leftCall) await(lease *lease) {
-	ctx, cancel := context.WithCancel(c.in.life)
-	c.giveUp = cancel
+	ctx, cancel := context.WithCancel(context.Background()) // the end of the instance ends the connection: it is no end of the call
+	c.giveUp, c.lease = cancel, lease
 	c.in.b.lives.Go(func() {
 		defer cancel()
 		c.response, c.err = c.in.conn.Rejoin(ctx, c.running.kept.call.ID)
 		c.in.endCall(c.running)
-		c.in.b.giveBack(lease, false)
+		f, _ := errors.AsType[*upstream.Failure](c.err)
+		c.in.b.giveBack(lease, inDoubt(f))
 		if c.err != nil && !errors.Is(context.Cause(c.in.life), errKept) {
 			c.running.kept.forget()
 		}
@@ -189,7 +191,7 @@ func (in estate) goOn(calls []*leftCall, asked []rememberedAsk) {
 		default:
 		}
 		_ = in.Post(&callBegan{c.running})
-		l := &lease{in: in.instance, want: pool.Want{ID: pool.WantID(in.b.wants.Add(1)), Kind: in.kind, Holder: in.holder(), Principal: in.principal, Askable: c.running.asks}}
+		l := &lease{in: in.instance, want: pool.Want{ID: pool.WantID(in.b.wants.Add(1)), Kind: in.kind, Holder: in.holder(), Principal: in.principal(), Askable: c.running.asks}}
 		in.b.tell(&taken{l})
 		c.await(l)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/url"
 	"strings"
 	"time"
@@ -35,6 +36,7 @@ func (in lifetime) live() {
 		in.leave(err, false)
 		return
 	}
+	in.log(slog.LevelInfo, "an instance of a backend has started", "took", in.b.c.Clock.Now().Sub(in.began).String())
 	in.b.tell(&isReady{in.instance})
 	in.serve()
 }
@@ -65,27 +67,36 @@ func (in lifetime) leave(why error, began bool) {
 	if began && in.life.Err() == nil {
 		in.b.tell(&hasBroken{in.instance, in.of.mask(why.Error())})
 	}
-	unasked := in.life.Err() == nil
+	reason, process := pool.Reason(reasonOf(why)), in.proc.Load()
 	in.words = in.of.mask(in.close(why))
-	if unasked {
-		in.logFailure(why, began)
-	}
-	if began {
-		in.b.tell(&hasEnded{in.instance, in.words, pool.Reason(reasonOf(why))})
-	} else {
-		in.b.tell(&didNotStart{in.instance, in.words})
+	in.logEnd(why, process, began)
+	switch {
+	case began:
+		in.b.tell(&hasEnded{in.instance, in.words, reason})
+	case reason == pool.Exited:
+		in.b.tell(&didNotStart{in.instance, in.words, pool.FailedTo})
+	default:
+		in.b.tell(&didNotStart{in.instance, in.words, reason})
 	}
 	close(in.gone)
 }
 
-// logFailure logs that the instance did not start, or that it ended though nobody has ended it. Starts are few: the next one is put off after
-// each that fails.
-func (in lifetime) logFailure(why error, began bool) {
-	text := "a backend does not start"
-	if began {
-		text = "a backend has ended by itself"
+// logEnd logs that the instance has ended: as a warning if nobody has ended it.
+func (in lifetime) logEnd(why error, process *keeper.Process, began bool) {
+	reason := pool.Reason(reasonOf(why))
+	level, text := slog.LevelInfo, "an instance of a backend was ended"
+	switch {
+	case reason == pool.Kept:
+		text = "an instance of a backend is left to the next process"
+	case reason == pool.Exited && began:
+		level, text = slog.LevelWarn, "an instance of a backend has ended by itself"
+	case reason == pool.Exited:
+		level, text = slog.LevelWarn, "an instance of a backend has not started"
 	}
-	attrs := []any{"backend", in.of.Name, "why", in.words}
+	attrs := []any{"reason", string(reason), "after", in.b.c.Clock.Now().Sub(in.began).String()}
+	if in.words != "" {
+		attrs = append(attrs, "status", in.words)
+	}
 	if f, ok := errors.AsType[*upstream.Failure](why); ok && f.Err != nil {
 		cause := f.Err
 		if of, ok := errors.AsType[*url.Error](cause); ok { // which begins with the whole URL
@@ -93,7 +104,20 @@ func (in lifetime) logFailure(why error, began bool) {
 		}
 		attrs = append(attrs, "cause", in.of.mask(cause.Error()))
 	}
-	in.b.c.Log.Warn(text, attrs...)
+	in.logOf(process, level, text, attrs...)
+}
+
+// log logs what becomes of the instance.
+func (in lifetime) log(level slog.Level, text string, attrs ...any) {
+	in.logOf(in.proc.Load(), level, text, attrs...)
+}
+
+func (in lifetime) logOf(process *keeper.Process, level slog.Level, text string, attrs ...any) {
+	all := []any{"backend", in.of.Name}
+	if process != nil {
+		all = append(all, "process", process.PID())
+	}
+	in.b.c.Log.Log(context.WithoutCancel(in.life), level, text, append(all, attrs...)...)
 }
 
 // pause waits, and reports whether the instance is still to live.
@@ -156,12 +180,7 @@ func (in lifetime) options() upstream.Options {
 		Odd: func(odd upstream.Oddity) {
 			in.b.c.Log.Warn("a backend does what it should not: "+oddities[odd.What], "backend", in.of.Name, "what", odd.What.String(), "times", odd.Count, "excerpt", in.of.mask(odd.Excerpt))
 		},
-		Ended: func(f *upstream.Failure) {
-			select {
-			case in.over <- f:
-			default:
-			}
-		},
+		Ended: func(f *upstream.Failure) { in.giveUp(f) },
 	}
 	if o.Known, o.Pinned = in.of.known(); !o.Pinned {
 		o.Known = in.b.catalogues.eraOf(in.of.Digest)

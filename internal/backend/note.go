@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -49,7 +50,7 @@ func (in estate) leaveStanding() {
 		in.b.c.Log.Warn("an instance of a backend cannot be left to the next process", "backend", in.of.Name, "error", err)
 		return
 	}
-	in.remember(standingName, standing{in.holder(), in.principal, in.served.Load(), state})
+	in.remember(standingName, standing{in.holder(), in.principal(), in.served.Load(), state})
 }
 
 // adoptWait bounds how long calls wait for what an earlier process has left.
@@ -124,10 +125,9 @@ func (b *Backends) adoptOne(ctx context.Context, client *keeper.Client, kept kee
 		return fault
 	}
 	in := b.newInstance(of, pool.Kind{Backend: n.Backend, Digest: n.Digest, Client: n.Client}, kept.Started)
-	in.principal = s.Principal
 	in.served.Store(s.Served)
 	in.proc.Store(p)
-	in.setHolder(s.Holder)
+	in.setOwner(s.Holder, s.Principal)
 	calls, asked := estate{in}.leftOf(texts, state)
 	b.stderr.watch(p.ID(), &in.of)
 	conn, err := upstream.Resume(ctx, upstream.NewLines(newPipe(p, 0)), state, lifetime{in}.options(), func(p upstream.Pending) upstream.Request {
@@ -135,19 +135,23 @@ func (b *Backends) adoptOne(ctx context.Context, client *keeper.Client, kept kee
 		return calls[i].request()
 	})
 	if err != nil {
+		in.Stop()
+		in.stop(err)
 		lifetime{in}.end("left")
 		return err
 	}
 	in.conn = conn
 	close(in.ready)
 	estate{in}.leaveStanding() // with the epoch of this process
-	adopted := &isAdopted{in: in, holder: s.Holder}
+	adopted := &isAdopted{in: in}
 	adopted.Init()
-	if b.pool.Post(adopted) != nil {
-		lifetime{in}.end("left")
-		return errHasEnded
+	if b.pool.Post(adopted) != nil { // this process ends
+		in.stop(errKept)
+		lifetime{in}.leave(errKept, true)
+		return nil
 	}
 	adopted.Wait()
+	lifetime{in}.log(slog.LevelInfo, "an instance of a backend that an earlier process has left goes on", "age", b.c.Clock.Now().Sub(in.began).String())
 	estate{in}.goOn(calls, asked)
 	b.lives.Go(lifetime{in}.serve)
 	return nil

@@ -9,35 +9,42 @@ import (
 
 // An Observer counts what becomes of instances and of calls. Its methods must not block.
 type Observer interface {
-	// Started counts a start, how long it took, and whether the instance can serve.
-	Started(backend string, ready bool, took time.Duration)
+	// Started counts a start, how long it took, and why the instance cannot serve, "" if it can.
+	Started(backend string, failed pool.Reason, took time.Duration)
 	// Adopted counts an instance of an earlier process that goes on here.
 	Adopted(backend string)
-	// Ended counts the end of an instance that could serve.
+	// Ended counts the end of an instance that could serve. [pool.Exited] is one that nobody has ended.
 	Ended(backend string, reason pool.Reason)
-	// Waited counts a call that got an instance after a time, or none, and why.
+	// Waited counts a call that got an instance after a time, or none, and why. Who gives up before is not counted.
 	Waited(backend string, took time.Duration, refused pool.Reason)
 }
 
 // noObserver counts nothing.
 type noObserver struct{}
 
-func (noObserver) Started(string, bool, time.Duration)       {}
-func (noObserver) Adopted(string)                            {}
-func (noObserver) Ended(string, pool.Reason)                 {}
-func (noObserver) Waited(string, time.Duration, pool.Reason) {}
+func (noObserver) Started(string, pool.Reason, time.Duration) {}
+func (noObserver) Adopted(string)                             {}
+func (noObserver) Ended(string, pool.Reason)                  {}
+func (noObserver) Waited(string, time.Duration, pool.Reason)  {}
+
+// Counts are the instances of a backend in each state, the calls that wait for one, and the bytes that its processes had when that was
+// looked at last: for the counts before these, or to hold them to [host.Pool.MaxMemory].
+type Counts struct {
+	pool.Counts
+	Memory int64
+}
 
 // counted asks the pool for its counts.
 type counted struct {
 	kernel.Reply
-	of map[string]pool.Counts
+	of map[string]Counts
 }
 
 // Refused implements kernel.Refusable.
 func (m *counted) Refused(error) { m.Done() }
 
-// Counts returns how many instances of each backend there are, by its name.
-func (b *Backends) Counts() map[string]pool.Counts {
+// Counts returns those of each backend, by its name; nil once the pool is closed.
+func (b *Backends) Counts() map[string]Counts {
 	m := &counted{}
 	m.Init()
 	if b.pool.Post(m) == nil {

@@ -3,6 +3,7 @@ package backend
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/troupe-run/troupe/host"
@@ -20,6 +21,7 @@ type poolActor struct {
 	waiting   map[pool.WantID]*lease // without an instance yet
 	ticking   bool
 	measured  time.Time // when the memory of processes was asked for last
+	shown     bool      // somebody has asked for it since
 	closed    bool
 	keeps     bool // once it is closed: processes are left to the next one
 }
@@ -33,12 +35,12 @@ type (
 	isReady   struct{ *instance }
 	isAdopted struct {
 		kernel.Reply
-		in     *instance
-		holder string
+		in *instance
 	}
 	didNotStart struct {
 		*instance
 		detail string
+		reason pool.Reason
 	}
 	// hasBroken is an instance that serves nobody any more, and hasEnded one that is gone.
 	hasBroken struct {
@@ -50,20 +52,12 @@ type (
 		detail string
 		reason pool.Reason
 	}
-	ponged struct{ id pool.InstanceID }
-	holds  struct {
-		process string
-		bytes   int64
-	}
+	ponged     struct{ id pool.InstanceID }
+	measured   struct{ all map[string]int64 } // bytes, by the names of processes
 	holderGone struct{ holder string }
 	configured struct {
 		kernel.Reply
-		all  []Backend
-		gone []string
-	}
-	askedToEnd struct {
-		id  pool.InstanceID
-		why pool.Reason
+		all, before []Backend
 	}
 	// instanceOf asks for the instance that serves a holder now.
 	instanceOf struct {
@@ -76,7 +70,9 @@ type (
 )
 
 // Refused implements kernel.Refusable.
-func (m *wanted) Refused(error) { m.given <- errClosed(m.want.Kind.Backend) }
+func (m *wanted) Refused(error) {
+	m.given <- refused(m.want.Kind.Backend, &pool.Refuse{Reason: pool.Closed})
+}
 
 // Refused implements kernel.Refusable.
 func (m *isAdopted) Refused(error) { m.Done() }
@@ -92,10 +88,6 @@ func (a *poolActor) Receive(m any) {
 	now := a.b.c.Clock.Now()
 	switch m := m.(type) {
 	case *wanted:
-		if a.closed {
-			m.given <- errClosed(m.want.Kind.Backend)
-			break
-		}
 		a.waiting[m.want.ID] = m.lease
 		a.carryOut(a.pool.Want(now, m.want))
 	case *taken:
@@ -109,59 +101,48 @@ func (a *poolActor) Receive(m any) {
 	case *cancelled:
 		a.pool.Cancelled(now, m.id)
 	case *isReady:
-		a.b.c.Observer.Started(m.of.Name, true, now.Sub(m.began))
+		a.b.c.Observer.Started(m.of.Name, "", now.Sub(m.began))
 		a.carryOut(a.pool.Ready(now, m.id))
 	case *isAdopted:
-		id, todo := a.pool.Adopt(now, m.in.kind, m.holder, m.in.principal, m.in.began)
+		id, todo := a.pool.Adopt(now, m.in.kind, m.in.holder(), m.in.principal(), m.in.began)
 		m.in.id = id
 		a.b.c.Observer.Adopted(m.in.of.Name)
 		a.instances[id] = m.in
 		a.carryOut(todo)
 		if a.closed {
-			a.shutInstance(m.in)
+			a.shut(a.keeps)
 		}
 		m.Done()
 	case *didNotStart:
 		delete(a.instances, m.id)
-		a.b.c.Observer.Started(m.kind.Backend, false, now.Sub(m.began))
+		a.b.c.Observer.Started(m.kind.Backend, m.reason, now.Sub(m.began))
 		a.carryOut(a.pool.Failed(now, m.id, m.detail))
 	case *hasBroken:
 		a.carryOut(a.pool.Broke(now, m.id, m.detail))
 	case *hasEnded:
 		delete(a.instances, m.id)
+		a.forgetLists(m.instance)
 		a.b.c.Observer.Ended(m.of.Name, m.reason)
 		a.carryOut(a.pool.Exited(now, m.id, m.detail))
 	case *ponged:
 		a.pool.Ponged(now, m.id)
-	case *holds:
+	case *measured:
 		for id, in := range a.instances {
-			if p := in.proc.Load(); p != nil && p.ID() == m.process {
-				a.carryOut(a.pool.Holds(now, id, m.bytes))
-				break
+			if p := in.proc.Load(); p != nil {
+				in.memory = m.all[p.ID()]
+				a.carryOut(a.pool.Holds(now, id, in.memory))
 			}
 		}
 	case *holderGone:
 		a.carryOut(a.pool.HolderGone(now, m.holder))
 	case *configured:
-		for i := range m.all {
-			of := &m.all[i]
-			a.carryOut(a.pool.Configure(now, of.Name, of.Digest, of.terms()))
-		}
-		for _, name := range m.gone {
-			a.carryOut(a.pool.Remove(now, name))
-		}
+		a.configure(now, m)
 		m.Done()
-	case *askedToEnd:
-		a.carryOut(a.pool.End(now, m.id, m.why))
 	case *instanceOf:
-		for _, in := range a.instances {
-			if in.of.Name == m.name && in.holder() == m.holder {
-				m.in = in
-			}
-		}
+		m.in = a.find(m.name, m.holder)
 		m.Done()
 	case *counted:
-		m.of = a.pool.Counts()
+		m.of = a.count()
 		m.Done()
 	case *ticked:
 		a.ticking = false
@@ -176,6 +157,11 @@ func (a *poolActor) Receive(m any) {
 // Failed implements kernel.Behaviour. Whoever waits for an instance is refused.
 func (a *poolActor) Failed(m any, last bool) {
 	switch m := m.(type) {
+	case *wanted:
+		if a.waiting[m.want.ID] != nil {
+			delete(a.waiting, m.want.ID)
+			m.Refused(nil)
+		}
 	case *isAdopted:
 		m.Done()
 	case *configured:
@@ -190,9 +176,42 @@ func (a *poolActor) Failed(m any, last bool) {
 	}
 	for id, l := range a.waiting {
 		delete(a.waiting, id)
-		l.given <- errClosed(l.want.Kind.Backend)
+		(&wanted{l}).Refused(nil)
 	}
-	a.shut(false)
+	for _, in := range a.instances {
+		in.stop(errStopping{pool.Closed})
+	}
+}
+
+// configure has the pool know exactly these backends.
+func (a *poolActor) configure(now time.Time, m *configured) {
+	m.before = *a.b.all.Swap(&m.all)
+	for i := range m.all {
+		of := &m.all[i]
+		a.carryOut(a.pool.Configure(now, of.Name, of.Digest, of.terms()))
+	}
+	for i := range m.before {
+		if name := m.before[i].Name; !slices.ContainsFunc(m.all, func(of Backend) bool { return of.Name == name }) {
+			a.carryOut(a.pool.Remove(now, name))
+		}
+	}
+}
+
+// find returns the instance that serves a holder, nil if there is none.
+func (a *poolActor) find(backend, holder string) *instance {
+	for _, in := range a.instances {
+		if in.of.Name == backend && in.holder() == holder && in.life.Err() == nil {
+			return in
+		}
+	}
+	return nil
+}
+
+// forgetLists drops what an instance has listed for its holder, unless that has another one.
+func (a *poolActor) forgetLists(in *instance) {
+	if holder := in.holder(); holder != "" && a.find(in.of.Name, holder) == nil {
+		a.b.catalogues.forget(in.of.Name, holder)
+	}
 }
 
 // tickLater has time pass for the pool as long as it has something to look after.
@@ -204,22 +223,22 @@ func (a *poolActor) tickLater() {
 	a.b.c.Clock.AfterFunc(time.Second, func() { a.b.tell(&ticked{}) })
 }
 
-// measureEvery is how often the memory of processes is looked at that may not have all.
+// measureEvery is how often the memory of processes is looked at, at most.
 const measureEvery = 5 * time.Second
 
-// measure asks for the memory of processes, if one of them may not have all.
+// measure asks for the memory of processes, if one of them may not have all, or somebody wants to know.
 func (a *poolActor) measure(now time.Time) {
 	if now.Sub(a.measured) < measureEvery || a.closed {
 		return
 	}
-	bounded := false
+	wanted := false
 	for _, in := range a.instances {
-		bounded = bounded || in.of.Options.Pool.MaxMemory > 0 && in.proc.Load() != nil
+		wanted = wanted || (a.shown || in.of.Options.Pool.MaxMemory > 0) && in.proc.Load() != nil
 	}
-	if !bounded {
+	if !wanted {
 		return
 	}
-	a.measured = now
+	a.measured, a.shown = now, false
 	a.b.background(func(ctx context.Context) {
 		client, err := a.b.keeper(ctx)
 		if err != nil {
@@ -229,10 +248,30 @@ func (a *poolActor) measure(now time.Time) {
 		if err != nil && ctx.Err() == nil {
 			a.b.c.Log.Warn("what memory the processes of backends have is unknown", "error", err)
 		}
-		for _, kept := range all {
-			a.b.tell(&holds{kept.ID, kept.Memory})
+		if err != nil {
+			return
 		}
+		m := &measured{make(map[string]int64, len(all))}
+		for _, kept := range all {
+			m.all[kept.ID] = kept.Memory
+		}
+		a.b.tell(m)
 	})
+}
+
+// count returns what there is of each backend.
+func (a *poolActor) count() map[string]Counts {
+	a.shown = true
+	all := make(map[string]Counts)
+	for name, c := range a.pool.Counts() {
+		all[name] = Counts{Counts: c}
+	}
+	for _, in := range a.instances {
+		c := all[in.of.Name]
+		c.Memory += in.memory
+		all[in.of.Name] = c
+	}
+	return all
 }
 
 // carryOut does what the pool has decided.
@@ -246,6 +285,9 @@ func (a *poolActor) carryOut(todo []pool.Effect) {
 		case pool.Refuse:
 			if l := a.waiting[e.Want]; l != nil {
 				delete(a.waiting, e.Want)
+				if l.once { // an instance that begins for it is nobody's
+					a.b.tell(&holderGone{l.want.Holder})
+				}
 				l.given <- refused(l.want.Kind.Backend, &e)
 			}
 		case pool.Stop:
@@ -266,12 +308,12 @@ func (a *poolActor) carryOut(todo []pool.Effect) {
 func (a *poolActor) start(e *pool.Start) {
 	of, ok := a.b.find(e.Kind.Backend)
 	if !ok || of.Digest != e.Kind.Digest { // it was configured otherwise meanwhile
-		go a.b.tell(&didNotStart{&instance{id: e.Instance, kind: e.Kind, began: a.b.c.Clock.Now()}, refusals[pool.Replaced]})
+		go a.b.tell(&didNotStart{&instance{id: e.Instance, kind: e.Kind, began: a.b.c.Clock.Now()}, refusals[pool.Replaced], pool.Replaced})
 		return
 	}
 	in := a.b.newInstance(of, e.Kind, a.b.c.Clock.Now())
 	in.id = e.Instance
-	in.setHolder(e.Holder)
+	in.setOwner(e.Holder, e.Principal)
 	a.instances[e.Instance] = in
 	a.b.lives.Go(lifetime{in}.live)
 }
@@ -284,8 +326,7 @@ func (a *poolActor) give(e *pool.Give) {
 	}
 	delete(a.waiting, e.Want)
 	if in.holder() == "" && l.want.Holder != "" { // a spare has found whose it is
-		in.setHolder(l.want.Holder)
-		in.principal = l.want.Principal
+		in.setOwner(l.want.Holder, l.want.Principal)
 		l.noteIt = true
 	}
 	if in.of.Options.Isolation == host.ByCall {
@@ -298,13 +339,7 @@ func (a *poolActor) give(e *pool.Give) {
 
 // lose tells that the instance of a holder is gone with what it held.
 func (a *poolActor) lose(e *pool.Lost) {
-	a.b.catalogues.forget(e.Kind.Backend, e.Holder)
-	if a.b.c.Lost == nil || e.Holder == "" {
-		return
-	}
-	of := &instance{}
-	of.setHolder(e.Holder)
-	if session := of.session(); session != "" {
+	if session := sessionOf(e.Holder); session != "" && a.b.c.Lost != nil {
 		go a.b.c.Lost(e.Kind.Backend, session, e.Reason)
 	}
 }
@@ -312,17 +347,10 @@ func (a *poolActor) lose(e *pool.Lost) {
 // shut ends all instances, or leaves those that a keeper has to the next process.
 func (a *poolActor) shut(keep bool) {
 	a.closed, a.keeps = true, keep
-	for _, in := range a.instances {
-		a.shutInstance(in)
-	}
-}
-
-func (a *poolActor) shutInstance(in *instance) {
-	if a.keeps && in.proc.Load() != nil {
-		in.stop(errKept)
-		return
-	}
-	in.stop(errStopping{pool.Asked})
+	a.carryOut(a.pool.Shut(func(id pool.InstanceID) bool {
+		in := a.instances[id]
+		return keep && in != nil && in.proc.Load() != nil
+	}))
 }
 
 // lease is a call's claim to an instance.
@@ -336,10 +364,25 @@ type lease struct {
 }
 
 // lend waits until a caller has an instance of a backend.
-func (b *Backends) lend(ctx context.Context, of *Backend, c *Caller, q *Request) (*lease, error) {
+func (b *Backends) lend(ctx context.Context, name string, c *Caller, q *Request) (*lease, error) {
 	if err := b.awaitAdoption(ctx); err != nil {
 		return nil, err
 	}
+	for digest := ""; ; {
+		of, ok := b.find(name)
+		if !ok || of.Digest == digest {
+			return nil, refused(name, &pool.Refuse{Reason: pool.Replaced})
+		}
+		l, err := lendOf(ctx, b, of, c, q)
+		if reasonIn(err) != pool.Replaced {
+			return l, err
+		}
+		digest = of.Digest // it was configured otherwise meanwhile, and what it is now may serve
+	}
+}
+
+// lendOf is lend for a backend as it is configured at the moment.
+func lendOf(ctx context.Context, b *Backends, of *Backend, c *Caller, q *Request) (*lease, error) {
 	id := pool.WantID(b.wants.Add(1))
 	l := &lease{given: make(chan error, 1), want: pool.Want{ID: id, Kind: c.kindOf(of), Principal: c.Principal}}
 	l.want.Holder, l.once = c.holderOf(of.Options.Isolation, id)
@@ -347,7 +390,7 @@ func (b *Backends) lend(ctx context.Context, of *Backend, c *Caller, q *Request)
 	l.want.Askable = q.Asks && of.hasLines() && !session && b.catalogues.eraOf(of.Digest) != upstream.EraModern
 	q.told = c.told(&of.Options)
 	if b.pool.Post(&wanted{l}) != nil {
-		return nil, errClosed(of.Name)
+		return nil, refused(of.Name, &pool.Refuse{Reason: pool.Closed})
 	}
 	began := b.c.Clock.Now()
 	select {

@@ -29,13 +29,14 @@ type setting struct {
 const mostSubscribed = 1000
 
 // note remembers what a request has settled that the backend has answered.
-func (s *settings) note(backend, holder string, q *Request) {
+func (s *settings) note(backend string, l *lease, q *Request) {
 	switch q.Method {
 	case mcp.MethodLoggingSetLevel, mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe:
 	default:
 		return
 	}
-	if holder == "" {
+	holder := l.want.Holder
+	if holder == "" || l.once {
 		return
 	}
 	s.mu.Lock()
@@ -54,6 +55,9 @@ func (s *settings) note(backend, holder string, q *Request) {
 		delete(of.subscribed, uri)
 	case len(of.subscribed) < mostSubscribed:
 		of.subscribed[uri] = slices.Clone(q.Params)
+	}
+	if of.level == nil && len(of.subscribed) == 0 {
+		delete(s.of, key)
 	}
 }
 

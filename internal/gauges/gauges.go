@@ -7,6 +7,7 @@ import (
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/cluster"
+	"github.com/troupe-run/troupe/internal/backend"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/revocation"
@@ -22,7 +23,9 @@ type Process struct {
 	Tasks   *worker.Pool
 	Hits    *limits.Log
 	Revoked *revocation.List
-	Held    int64 // bytes that may be held in memory for clients
+	// Backends are the counts of each backend, by its name.
+	Backends func() map[string]backend.Counts
+	Held     int64 // bytes that may be held in memory for clients
 
 	CertificateEnds func() time.Time     // nil without TLS
 	DrainTime       func() time.Duration // since the process has begun to drain, 0 before that
@@ -93,6 +96,15 @@ func (p *Process) All() []telemetry.Gauge {
 				observe("", p.CertificateEnds().Unix())
 			}
 		}},
+		{Name: "troupe.backend.instances", Unit: "{instance}", Doc: "Instances of backends, by what they do.", Label: "backend", Second: "state", ReadPairs: func(observe func(string, string, int64)) {
+			for name, c := range p.Backends() {
+				for state, n := range map[string]int{"starting": c.Starting, "idle": c.Idle, "serving": c.Serving, "stopping": c.Stopping} {
+					observe(name, state, int64(n))
+				}
+			}
+		}},
+		{Name: "troupe.backend.waiting", Unit: "{call}", Doc: "Calls that wait for an instance of a backend.", Label: "backend", Read: p.eachBackend(func(c backend.Counts) int64 { return int64(c.Waiting) })},
+		{Name: "troupe.backend.memory", Unit: "By", Doc: "Bytes that the processes of a backend, with all that they have started, had when they were looked at after the collection before.", Label: "backend", Read: p.eachBackend(func(c backend.Counts) int64 { return c.Memory })},
 		{Name: "troupe.calls.in_flight", Unit: "{call}", Doc: "Calls in flight on this node.", Read: one(func() int64 { return int64(st().InFlight) })},
 		{Name: "troupe.sessions.active", Unit: "{session}", Doc: "Sessions in this node's memory.", Read: one(func() int64 { return int64(st().Sessions) })},
 		{Name: "troupe.streams.open", Unit: "{stream}", Doc: "Event streams that this node writes.", Read: one(func() int64 { return int64(st().Streams) })},
@@ -185,6 +197,15 @@ func (p *Process) All() []telemetry.Gauge {
 		{Name: "troupe.store.bytes", Unit: "By", Doc: "Bytes in the store.", Label: "stream", Read: p.eachStream(func(s cluster.StreamStats) int64 { return int64(s.Bytes) })},
 		{Name: "troupe.store.replicas.missing", Unit: "{replica}", Doc: "Replicas that are away or behind.", Label: "stream", Read: p.eachStream(func(s cluster.StreamStats) int64 { return int64(s.Missing) })},
 		{Name: "troupe.store.messages", Unit: "{message}", Doc: "Messages in the store: a session is one of the stream sessions.", Label: "stream", Read: p.eachStream(func(s cluster.StreamStats) int64 { return int64(s.Messages) })},
+	}
+}
+
+// eachBackend returns the reader of a gauge that has a value for each backend.
+func (p *Process) eachBackend(value func(backend.Counts) int64) func(func(string, int64)) {
+	return func(observe func(string, int64)) {
+		for name, c := range p.Backends() {
+			observe(name, value(c))
+		}
 	}
 }
 

@@ -39,7 +39,7 @@ type Node struct {
 	servers  sync.Map    // of Host, by the ids of servers; needs no lock
 	due      atomic.Bool // they are to be configured
 	soon     *time.Timer
-	running  *backend.Backends // nil as long as there are none
+	running  atomic.Pointer[backend.Backends] // nil as long as there are none; needs no lock to be read
 	shutDown bool
 }
 
@@ -114,7 +114,7 @@ func (n *Node) ready() *backend.Backends {
 	if n.due.Load() {
 		n.configure()
 	}
-	return n.running
+	return n.running.Load()
 }
 
 func (n *Node) configure() {
@@ -127,15 +127,17 @@ func (n *Node) configure() {
 	for _, server := range n.order {
 		all = append(all, n.of[server]...)
 	}
-	if n.running == nil {
-		n.running = backend.New(n.config)
+	running := n.running.Load()
+	if running == nil {
+		running = backend.New(n.config)
+		n.running.Store(running)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), storePatience)
 	defer cancel()
 	if n.shutDown {
-		n.running.Close(ctx, 0) // whoever asks for them is refused
+		running.Close(ctx, 0) // whoever asks for them is refused
 	} else {
-		n.running.Configure(ctx, all)
+		running.Configure(ctx, all)
 	}
 	n.due.Store(false)
 	for _, server := range n.order {
@@ -148,7 +150,7 @@ func (n *Node) configure() {
 // Close ends all instances, or leaves processes to the next process. It waits for that until ctx ends.
 func (n *Node) Close(ctx context.Context) {
 	n.mu.Lock()
-	running := n.running
+	running := n.running.Load()
 	n.shutDown = true
 	if n.soon != nil {
 		n.soon.Stop()
@@ -157,6 +159,15 @@ func (n *Node) Close(ctx context.Context) {
 	if running != nil {
 		running.Close(ctx, n.keep)
 	}
+}
+
+// Counts returns how many instances of each backend there are, by its key. It waits for no configuration.
+func (n *Node) Counts() map[string]backend.Counts {
+	running := n.running.Load()
+	if running == nil {
+		return nil
+	}
+	return running.Counts()
 }
 
 // Call implements Backends.

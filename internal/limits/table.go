@@ -371,8 +371,8 @@ var (
 	LearnWait = add[time.Duration](Row{Section: Request, Name: "time that a request waits for a backend to say what it lists", Kind: Time, Default: 5 * second,
 		Beyond: "it is answered without that backend, which nobody waits for in the next 30 s"})
 	MaxInstances = add[int](Row{Section: Node, Name: "instances of backends, over all of them", Option: "Hosting.MaxInstances", Default: 512, None: true,
-		Beyond: "an idle one ends for a call that needs another; without one the call waits, as long as the backend's `start-timeout`",
-		Usage:  "`number` of instances of backends on this node, over all of them; 0 is no limit"})
+		Beyond: "one that is nobody's yet ends for a call that needs another; without one the call waits, as long as the backend's `start-timeout`, and is refused", Counted: "instances",
+		Usage: "`number` of instances of backends on this node, over all of them; 0 is no limit"})
 	Keep = add[time.Duration](Row{Section: Node, Name: "time for which the commands of backends outlive the process", Option: "Hosting.Keep", Kind: Time, Default: 30 * second, None: true,
 		Beyond: "they end",
 		Usage:  "`time` for which commands of backends live on without this process, until the next one goes on with them; 0s ends them"})

@@ -13,6 +13,9 @@ type Gauge struct {
 	Counter         bool // it only rises
 	Label           string
 	Read            func(observe func(label string, v int64))
+	// Second is the name of a second label; the gauge is then read with ReadPairs in place of Read.
+	Second    string
+	ReadPairs func(observe func(label, second string, v int64))
 }
 
 // Observe registers gauges with the provider. remove removes them.
@@ -33,6 +36,12 @@ func Observe(mp metric.MeterProvider, gauges []Gauge) (remove func() error, err 
 			return nil, err
 		}
 		reg, err := m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+			if g.Second != "" {
+				g.ReadPairs(func(label, second string, v int64) {
+					o.ObserveInt64(obs, v, metric.WithAttributes(attribute.String(g.Label, label), attribute.String(g.Second, second)))
+				})
+				return nil
+			}
 			g.Read(func(label string, v int64) {
 				if g.Label == "" {
 					o.ObserveInt64(obs, v)

@@ -32,6 +32,7 @@ type Instruments struct {
 	cut      metric.Int64Counter
 	tlsReads metric.Int64Counter
 	replays  metric.Float64Histogram
+	backends backends
 	tracer   trace.Tracer
 	series   *series
 }
@@ -67,6 +68,10 @@ func New(c Config) (*Instruments, error) {
 		counter(&i.refused, "troupe.http.refused", "HTTP requests refused before dispatch, by status and reason."),
 		counter(&i.cut, "troupe.stream.cut", "Event streams whose connection was cut, by reason."),
 		counter(&i.tlsReads, "troupe.tls.reloads", "Times that the files with the TLS certificate had changed and were read again, by outcome."),
+		histogram(&i.backends.starts, "troupe.backend.start.duration", "Time that an instance of a backend took to start, or until it had not, by outcome.", seconds),
+		histogram(&i.backends.waits, "troupe.backend.wait.duration", "Time that a call waited until it got an instance of a backend, or was refused, by outcome.", seconds),
+		counter(&i.backends.adopted, "troupe.backend.adopted", "Instances of backends that an earlier process has left and that went on here."),
+		counter(&i.backends.ends, "troupe.backend.ends", "Instances of backends that have ended after they had started, by reason."),
 		counter(&coarse, "troupe.metrics.coarse", "Operations that were counted without the name of their tool, or of their server, because there is no room for more names."),
 	} {
 		if err != nil {

@@ -17,7 +17,7 @@ type backend struct {
 	count        int                   // of them
 	begins       int                   // of them, that start
 	perPrincipal map[string]int
-	wanted       map[Kind]time.Time // when each kind was wanted last
+	wanted       map[Kind]time.Time // when each kind was wanted last, as long as spares are kept
 
 	queues  map[string][]*want // by principal, in the order in which they came
 	turns   []string           // principals with a queue, who comes next first
@@ -241,12 +241,12 @@ func (f *faults) failed(now time.Time, detail string) {
 }
 
 // lived notes that an instance has ended by itself.
-func (f *faults) lived(now time.Time, age time.Duration, detail string) {
-	if age < provenAfter {
+func (f *faults) lived(now, ready time.Time, detail string) {
+	if now.Sub(ready) < provenAfter {
 		f.failed(now, detail)
 		return
 	}
-	f.prove(now)
+	f.prove(ready)
 }
 
 // prove forgets the failures that were before an instance became ready which has lived for long.

@@ -30,9 +30,10 @@ type Effect interface{ effect() }
 type (
 	// Start begins an instance. Ready or Failed must follow, or Exited.
 	Start struct {
-		Instance InstanceID
-		Kind     Kind
-		Holder   string // "" for a spare, and for what all share
+		Instance  InstanceID
+		Kind      Kind
+		Holder    string // "" for a spare, and for what all share
+		Principal string // for whom it counts, "" for nobody
 	}
 	// Give gives a want its instance. Done must follow.
 	Give struct {
@@ -81,6 +82,7 @@ const (
 	Broken    Reason = "breaker"    // it failed often, and is left alone for a while
 	QueueFull Reason = "queue"      // too many wait
 	NoRoom    Reason = "room"       // it has waited for as long as it may
+	NodeFull  Reason = "instances"  // the same, at the end because of the bound of the node
 	Unused    Reason = "idle"       // nobody wanted it
 	Old       Reason = "max-life"   // it has lived for long enough
 	Heavy     Reason = "memory"     // it holds too much
@@ -89,5 +91,6 @@ const (
 	Spent     Reason = "spent"      // its call has ended, and it is for no other
 	Left      Reason = "left"       // its holder is gone
 	Replaced  Reason = "replaced"   // its backend is configured otherwise, or is gone
-	Asked     Reason = "asked"      // an operator ends it
+	Closed    Reason = "closed"     // the node ends
+	Kept      Reason = "kept"       // the node ends, and the next process has the instance
 )

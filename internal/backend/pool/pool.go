@@ -58,12 +58,17 @@ func (p *Pool) Remove(now time.Time, name string) []Effect {
 func (p *Pool) Want(now time.Time, w Want) []Effect {
 	b := p.backends[w.Kind.Backend]
 	x := &want{Want: w, since: now}
-	if b == nil || b.gone || b.digest != w.Kind.Digest {
+	switch {
+	case p.shut:
+		return []Effect{Refuse{Want: w.ID, Reason: Closed}}
+	case b == nil || b.gone || b.digest != w.Kind.Digest:
 		return []Effect{Refuse{Want: w.ID, Reason: Replaced}}
 	}
-	b.wanted[w.Kind] = now
+	if b.terms.Warm > 0 {
+		b.wanted[w.Kind] = now
+	}
 	p.wants[w.ID] = x
-	if b.waiting == 0 && p.give(now, b, x) { // whoever waits has waited for longer
+	if p.give(now, b, x) { // what is there is for none of those who wait, or they would have it
 		p.settle(now, b) // another spare may be due
 		return p.take()
 	}
@@ -150,7 +155,7 @@ func (p *Pool) Exited(now time.Time, id InstanceID, detail string) []Effect {
 	b, reason := in.of, in.reason
 	if in.state == ready {
 		reason = Exited
-		b.faults.lived(now, now.Sub(in.ready), detail)
+		b.faults.lived(now, in.ready, detail)
 	}
 	p.remove(in)
 	if !in.ready.IsZero() && (in.holder != "" || len(in.serves) > 0) {
@@ -159,7 +164,7 @@ func (p *Pool) Exited(now time.Time, id InstanceID, detail string) []Effect {
 			lost.Wants = append(lost.Wants, x.ID)
 			delete(p.wants, x.ID)
 		}
-		if reason != Spent && reason != Left || len(lost.Wants) > 0 {
+		if reason != Kept && (reason != Spent && reason != Left || len(lost.Wants) > 0) {
 			p.do(lost)
 		}
 	}
@@ -173,7 +178,7 @@ func (p *Pool) Broke(now time.Time, id InstanceID, detail string) []Effect {
 	if in == nil || in.state != ready {
 		return nil
 	}
-	in.of.faults.lived(now, now.Sub(in.ready), detail)
+	in.of.faults.lived(now, in.ready, detail)
 	p.become(in, stopping)
 	in.reason = Exited
 	p.settle(now, in.of)
@@ -218,10 +223,22 @@ func (p *Pool) HolderGone(now time.Time, holder string) []Effect {
 	return p.take()
 }
 
-// End ends an instance, for an operator. It does nothing to one that is gone or about to be.
-func (p *Pool) End(now time.Time, id InstanceID, why Reason) []Effect {
-	if in := p.all[id]; in != nil && in.state != stopping {
-		p.stop(in, why)
+// Shut ends all instances, and refuses all wants from now on: nothing begins any more. keeps says of which instances the
+// next process has them: no holder has lost those.
+func (p *Pool) Shut(keeps func(InstanceID) bool) []Effect {
+	p.shut = true
+	for _, x := range p.waitingWants() {
+		p.backends[x.Kind.Backend].dequeue(x)
+		p.refuse(x, Closed, "", 0)
+	}
+	for _, in := range p.sorted() {
+		switch {
+		case in.state == stopping:
+		case keeps(in.id):
+			p.stop(in, Kept)
+		default:
+			p.stop(in, Closed)
+		}
 	}
 	return p.take()
 }
@@ -251,7 +268,11 @@ func (p *Pool) Tick(now time.Time) []Effect {
 		b := p.backends[x.Kind.Backend]
 		if most := b.terms.StartTimeout; most > 0 && now.Sub(x.since) >= most {
 			b.dequeue(x)
-			p.refuse(x, NoRoom, b.faults.detail, 0)
+			if p.isFull() {
+				p.refuse(x, NodeFull, "", 0)
+			} else {
+				p.refuse(x, NoRoom, b.faults.detail, 0)
+			}
 		}
 	}
 	for name, b := range p.backends {

@@ -47,10 +47,10 @@ func show(all []Effect) string {
 
 func TestOneInstanceForAHolder(t *testing.T) {
 	p := newPool(t, usual, Bounds{})
-	expect(t, p.Want(at(1), of(1, "ann")), Start{1, files, "ann"})
+	expect(t, p.Want(at(1), of(1, "ann")), Start{1, files, "ann", "ann"})
 	expect(t, p.Want(at(1), of(2, "ann"))) // it will have the same
 	expect(t, p.Ready(at(2), 1), Give{1, 1}, Give{2, 1})
-	expect(t, p.Want(at(3), of(3, "bob")), Start{2, files, "bob"})
+	expect(t, p.Want(at(3), of(3, "bob")), Start{2, files, "bob", "bob"})
 	expect(t, p.Ready(at(4), 2), Give{3, 2})
 	expect(t, p.Done(at(4), 1))
 	expect(t, p.Want(at(5), of(4, "ann")), Give{4, 1})
@@ -61,13 +61,13 @@ func TestOneInstanceForAHolder(t *testing.T) {
 func TestAskableWantsAreApart(t *testing.T) {
 	p := newPool(t, usual, Bounds{})
 	ask := func(id WantID) Want { w := of(id, "ann"); w.Askable = true; return w }
-	expect(t, p.Want(at(1), ask(1)), Start{1, files, "ann"})
-	expect(t, p.Want(at(1), ask(2)), Start{2, files, "ann"})
+	expect(t, p.Want(at(1), ask(1)), Start{1, files, "ann", "ann"})
+	expect(t, p.Want(at(1), ask(2)), Start{2, files, "ann", "ann"})
 	expect(t, p.Ready(at(2), 1), Give{1, 1})
 	expect(t, p.Want(at(2), of(3, "ann")), Give{3, 1}) // whoever waits could not have it
 	expect(t, p.Ready(at(2), 2), Give{2, 2})
 	expect(t, p.Want(at(3), of(4, "ann")), Give{4, 1}) // what asks nothing is served beside it
-	expect(t, p.Want(at(3), ask(5)), Start{3, files, "ann"})
+	expect(t, p.Want(at(3), ask(5)), Start{3, files, "ann", "ann"})
 	expect(t, p.Want(at(3), ask(6))) // three for one principal
 	expect(t, p.Done(at(4), 1), Give{5, 1})
 	expect(t, p.Done(at(4), 2), Give{6, 2})
@@ -77,10 +77,10 @@ func TestAnInstanceForEachCall(t *testing.T) {
 	of1 := usual
 	of1.Isolation, of1.Warm = ByCall, 1
 	p := newPool(t, of1, Bounds{})
-	expect(t, p.Want(at(1), of(1, "")), Start{1, files, ""})
-	expect(t, p.Ready(at(2), 1), Give{1, 1}, Start{2, files, ""}) // and a spare
+	expect(t, p.Want(at(1), of(1, "")), Start{1, files, "", ""})
+	expect(t, p.Ready(at(2), 1), Give{1, 1}, Start{2, files, "", ""}) // and a spare
 	expect(t, p.Ready(at(3), 2))
-	expect(t, p.Want(at(4), of(2, "")), Give{2, 2}, Start{3, files, ""})
+	expect(t, p.Want(at(4), of(2, "")), Give{2, 2}, Start{3, files, "", ""})
 	expect(t, p.Done(at(5), 1), Stop{1, Spent})
 	expect(t, p.Exited(at(5), 1, ""))
 }
@@ -89,14 +89,14 @@ func TestSharedByAll(t *testing.T) {
 	shared := usual
 	shared.Isolation = Shared
 	p := newPool(t, shared, Bounds{})
-	expect(t, p.Want(at(1), of(1, "")), Start{1, files, ""})
+	expect(t, p.Want(at(1), of(1, "")), Start{1, files, "", ""})
 	expect(t, p.Ready(at(2), 1), Give{1, 1})
 	expect(t, p.Want(at(3), of(2, "")), Give{2, 1})
 	asks := of(3, "")
 	asks.Askable = true
 	expect(t, p.Want(at(3), asks), Give{3, 1})
 	asks.ID = 4
-	expect(t, p.Want(at(3), asks), Start{2, files, ""})
+	expect(t, p.Want(at(3), asks), Start{2, files, "", ""})
 }
 
 func TestPrincipalsTakeTurns(t *testing.T) {
@@ -104,7 +104,7 @@ func TestPrincipalsTakeTurns(t *testing.T) {
 	one.Max, one.PerPrincipal, one.Queue, one.Isolation = 1, 0, 9, ByCall
 	p := newPool(t, one, Bounds{})
 	who := func(id WantID, name string) Want { return Want{ID: id, Kind: files, Principal: name} }
-	expect(t, p.Want(at(1), who(1, "ann")), Start{1, files, ""})
+	expect(t, p.Want(at(1), who(1, "ann")), Start{1, files, "", "ann"})
 	for id := WantID(2); id < 5; id++ {
 		expect(t, p.Want(at(1), who(id, "ann")))
 	}
@@ -122,45 +122,92 @@ func TestPrincipalsTakeTurns(t *testing.T) {
 	}
 }
 
+// TestOwnInstanceHasNoQueue: who has an instance is served by it, however many wait for one.
+func TestOwnInstanceHasNoQueue(t *testing.T) {
+	one := usual
+	one.Max, one.Queue = 1, 1
+	p := newPool(t, one, Bounds{})
+	expect(t, p.Want(at(1), of(1, "ann")), Start{1, files, "ann", "ann"})
+	expect(t, p.Ready(at(1), 1), Give{1, 1})
+	expect(t, p.Want(at(2), of(2, "bob")))
+	expect(t, p.Want(at(2), of(3, "cy")), Refuse{Want: 3, Reason: QueueFull})
+	expect(t, p.Want(at(2), of(4, "ann")), Give{4, 1})
+}
+
+// TestNodeIsFull: who has waited for the room of other backends is told apart from who has waited for that of its own.
+func TestNodeIsFull(t *testing.T) {
+	one := usual
+	one.Max, one.PingEvery = 1, 0
+	for bound, want := range map[int]Reason{1: NodeFull, 2: NoRoom} {
+		p := newPool(t, one, Bounds{Instances: bound})
+		expect(t, p.Want(at(1), of(1, "ann")), Start{1, files, "ann", "ann"})
+		expect(t, p.Ready(at(1), 1), Give{1, 1})
+		expect(t, p.Want(at(2), of(2, "bob")))
+		expect(t, p.Tick(at(12)), Refuse{Want: 2, Reason: want})
+	}
+}
+
+// TestShut: from the end of the node on nothing begins, whoever waits and however many spares there should be, and no holder has
+// lost what the next process has.
+func TestShut(t *testing.T) {
+	warm := usual
+	warm.Warm, warm.Max = 1, 3
+	p := newPool(t, warm, Bounds{})
+	expect(t, p.Want(at(1), of(1, "ann")), Start{1, files, "ann", "ann"})
+	expect(t, p.Ready(at(1), 1), Give{1, 1}, Start{2, files, "", ""})
+	expect(t, p.Ready(at(1), 2))
+	expect(t, p.Want(at(2), of(2, "bob")), Give{2, 2}, Start{3, files, "", ""})
+	expect(t, p.Want(at(2), of(3, "cy")))
+	expect(t, p.Shut(func(id InstanceID) bool { return id == 1 }), Refuse{Want: 3, Reason: Closed}, Stop{1, Kept}, Stop{2, Closed}, Stop{3, Closed})
+	expect(t, p.Exited(at(3), 1, ""))
+	expect(t, p.Exited(at(3), 2, ""), Lost{Instance: 2, Kind: files, Holder: "bob", Reason: Closed, Wants: []WantID{2}})
+	expect(t, p.Want(at(3), of(4, "ann")), Refuse{Want: 4, Reason: Closed})
+	expect(t, p.Failed(at(3), 3, ""))
+	expect(t, p.Tick(at(4)))
+	if p.Busy() {
+		t.Error("something is left")
+	}
+}
+
 func TestBreaker(t *testing.T) {
 	p := newPool(t, usual, Bounds{})
 	now, id := 1.0, InstanceID(0)
 	for n := range WantID(openAfter) {
 		id++
-		expect(t, p.Want(at(now), of(n+1, "ann")), Start{id, files, "ann"})
+		expect(t, p.Want(at(now), of(n+1, "ann")), Start{id, files, "ann", "ann"})
 		pause := min(firstPause<<n, mostPause)
 		expect(t, p.Failed(at(now), id, "no such file"), Refuse{n + 1, FailedTo, "no such file", pause})
 		now += pause.Seconds()
 	}
 	now -= 1
-	if !p.Open("files") {
+	if !p.backends["files"].faults.open(at(now)) {
 		t.Fatal("the breaker is not open")
 	}
 	expect(t, p.Want(at(now), of(10, "bob")), Refuse{10, Broken, "no such file", time.Second})
 	now++
-	expect(t, p.Want(at(now), of(11, "bob")), Start{6, files, "bob"}) // one try
+	expect(t, p.Want(at(now), of(11, "bob")), Start{6, files, "bob", "bob"}) // one try
 	expect(t, p.Want(at(now), of(12, "ann")))
-	expect(t, p.Ready(at(now), 6), Give{11, 6}, Start{7, files, "ann"})
+	expect(t, p.Ready(at(now), 6), Give{11, 6}, Start{7, files, "ann", "ann"})
 	expect(t, p.Ready(at(now+1), 7), Give{12, 7})
 	expect(t, p.Tick(at(now+61)))
-	if p.Open("files") {
+	if p.backends["files"].faults.row > 0 {
 		t.Fatal("the breaker is open after a minute of life")
 	}
 }
 
 func TestFirstFailureLetsLaterOnesWait(t *testing.T) {
 	p := newPool(t, usual, Bounds{})
-	expect(t, p.Want(at(1), of(1, "ann")), Start{1, files, "ann"})
+	expect(t, p.Want(at(1), of(1, "ann")), Start{1, files, "ann", "ann"})
 	expect(t, p.Ready(at(1), 1), Give{1, 1})
 	expect(t, p.Exited(at(2), 1, "exit status 1"), Lost{Instance: 1, Kind: files, Holder: "ann", Reason: Exited, Detail: "exit status 1", Wants: []WantID{1}})
 	expect(t, p.Want(at(2), of(2, "ann"))) // for a second
-	expect(t, p.Tick(at(3)), Start{2, files, "ann"})
+	expect(t, p.Tick(at(3)), Start{2, files, "ann", "ann"})
 	expect(t, p.Ready(at(3), 2), Give{2, 2})
 }
 
 func TestSlowStart(t *testing.T) {
 	p := newPool(t, usual, Bounds{})
-	expect(t, p.Want(at(1), of(1, "ann")), Start{1, files, "ann"})
+	expect(t, p.Want(at(1), of(1, "ann")), Start{1, files, "ann", "ann"})
 	expect(t, p.Tick(at(10)))
 	expect(t, p.Tick(at(11)), Refuse{1, TooSlow, "it was not ready within 10s", time.Second}, Stop{1, TooSlow})
 	expect(t, p.Ready(at(12), 1)) // too late
@@ -172,7 +219,7 @@ func TestSlowStart(t *testing.T) {
 
 func TestInstancesEndWhenNobodyWantsThem(t *testing.T) {
 	p := newPool(t, usual, Bounds{})
-	expect(t, p.Want(at(1), of(1, "ann")), Start{1, files, "ann"})
+	expect(t, p.Want(at(1), of(1, "ann")), Start{1, files, "ann", "ann"})
 	expect(t, p.Ready(at(1), 1), Give{1, 1})
 	expect(t, p.Tick(at(100))) // it serves
 	expect(t, p.Done(at(100), 1))
@@ -184,7 +231,7 @@ func TestInstancesEndWhenNobodyWantsThem(t *testing.T) {
 
 func TestWedgedAndSuspect(t *testing.T) {
 	p := newPool(t, usual, Bounds{})
-	expect(t, p.Want(at(1), of(1, "ann")), Start{1, files, "ann"})
+	expect(t, p.Want(at(1), of(1, "ann")), Start{1, files, "ann", "ann"})
 	expect(t, p.Ready(at(1), 1), Give{1, 1})
 	expect(t, p.Tick(at(20))) // whoever serves is not asked
 	expect(t, p.Done(at(20), 1))
@@ -196,27 +243,27 @@ func TestWedgedAndSuspect(t *testing.T) {
 	expect(t, p.Tick(at(28)), Stop{1, Wedged})
 	expect(t, p.Exited(at(28), 1, ""), Lost{Instance: 1, Kind: files, Holder: "ann", Reason: Wedged})
 
-	expect(t, p.Want(at(30), of(2, "ann")), Start{2, files, "ann"})
+	expect(t, p.Want(at(30), of(2, "ann")), Start{2, files, "ann", "ann"})
 	expect(t, p.Ready(at(30), 2), Give{2, 2})
 	expect(t, p.Want(at(30), of(3, "ann")), Give{3, 2})
 	p.Cancelled(at(31), 2)
-	expect(t, p.Tick(at(36)))                                       // 3 is still served
-	expect(t, p.Want(at(36), of(4, "ann")), Start{3, files, "ann"}) // and nobody else
-	expect(t, p.Done(at(37), 3))                                    //
-	expect(t, p.Tick(at(37)), Stop{2, Suspect})                     //
+	expect(t, p.Tick(at(36)))                                              // 3 is still served
+	expect(t, p.Want(at(36), of(4, "ann")), Start{3, files, "ann", "ann"}) // and nobody else
+	expect(t, p.Done(at(37), 3))                                           //
+	expect(t, p.Tick(at(37)), Stop{2, Suspect})                            //
 	expect(t, p.Exited(at(37), 2, ""), Lost{Instance: 2, Kind: files, Holder: "ann", Reason: Suspect, Wants: []WantID{2}})
 }
 
 func TestConfiguredOtherwise(t *testing.T) {
 	p := newPool(t, usual, Bounds{})
-	expect(t, p.Want(at(1), of(1, "ann")), Start{1, files, "ann"})
+	expect(t, p.Want(at(1), of(1, "ann")), Start{1, files, "ann", "ann"})
 	expect(t, p.Ready(at(1), 1), Give{1, 1})
 	expect(t, p.Configure(at(2), "files", "2", usual))
 	expect(t, p.Want(at(2), of(2, "ann")), Refuse{Want: 2, Reason: Replaced})
 	expect(t, p.Done(at(3), 1), Stop{1, Replaced})
 	newer := files
 	newer.Digest = "2"
-	expect(t, p.Want(at(3), Want{ID: 3, Kind: newer, Holder: "ann", Principal: "ann"}), Start{2, newer, "ann"})
+	expect(t, p.Want(at(3), Want{ID: 3, Kind: newer, Holder: "ann", Principal: "ann"}), Start{2, newer, "ann", "ann"})
 }
 
 func TestRoomOnTheNode(t *testing.T) {
@@ -225,10 +272,10 @@ func TestRoomOnTheNode(t *testing.T) {
 	warm.Warm = 1
 	p.Configure(at(0), "warm", "1", warm)
 	spare := Kind{Backend: "warm", Digest: "1"}
-	expect(t, p.Want(at(1), Want{ID: 1, Kind: spare, Holder: "bob", Principal: "bob"}), Start{1, spare, "bob"})
-	expect(t, p.Ready(at(2), 1), Give{1, 1}, Start{2, spare, ""})
+	expect(t, p.Want(at(1), Want{ID: 1, Kind: spare, Holder: "bob", Principal: "bob"}), Start{1, spare, "bob", "bob"})
+	expect(t, p.Ready(at(2), 1), Give{1, 1}, Start{2, spare, "", ""})
 	expect(t, p.Want(at(2), of(2, "ann"))) // there is no room, and what starts is not a spare yet
 	expect(t, p.Ready(at(3), 2), Stop{2, Unused})
-	expect(t, p.Exited(at(3), 2, ""), Start{3, files, "ann"}) // and not another spare
+	expect(t, p.Exited(at(3), 2, ""), Start{3, files, "ann", "ann"}) // and not another spare
 	expect(t, p.Ready(at(4), 3), Give{2, 3})
 }

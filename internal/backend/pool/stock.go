@@ -13,6 +13,7 @@ type stock struct {
 	all      map[InstanceID]*instance
 	wants    map[WantID]*want // that wait or are served
 	starting int
+	shut     bool // nothing begins any more
 	last     InstanceID
 	out      []Effect
 }
@@ -81,10 +82,11 @@ func (s *stock) give(now time.Time, b *backend, x *want) bool {
 func (s *stock) mayStart(now time.Time, b *backend, principal string) bool {
 	t := &b.terms
 	switch {
+	case s.shut:
 	case b.faults.pausing(now):
 	case b.faults.row > 0 && b.begins > 0: // one try at a time
 	case s.bounds.Starts > 0 && s.starting >= s.bounds.Starts:
-	case s.bounds.Instances > 0 && len(s.all) >= s.bounds.Instances:
+	case s.isFull():
 	case t.Max > 0 && b.count >= t.Max:
 	case principal != "" && t.PerPrincipal > 0 && b.perPrincipal[principal] >= t.PerPrincipal:
 	default:
@@ -109,15 +111,18 @@ func (s *stock) makeRoom(b *backend, x *want) {
 			oldest = in
 		}
 	}
-	if oldest != nil && (full || s.bounds.Instances > 0 && len(s.all) >= s.bounds.Instances) {
+	if oldest != nil && (full || s.isFull()) {
 		s.stop(oldest, Unused)
 	}
 }
 
+// isFull reports whether the node has as many instances as it may.
+func (s *stock) isFull() bool { return s.bounds.Instances > 0 && len(s.all) >= s.bounds.Instances }
+
 func (s *stock) start(now time.Time, b *backend, k Kind, holder, principal string) {
 	in := s.add(b, k, now)
 	in.bind(holder, principal)
-	s.do(Start{in.id, k, holder})
+	s.do(Start{in.id, k, holder, principal})
 }
 
 func (s *stock) add(b *backend, k Kind, began time.Time) *instance {
@@ -192,10 +197,4 @@ func (s *stock) Hold(now time.Time, w Want, id InstanceID) {
 	s.wants[w.ID] = x
 	in.serve(x, in.of.terms.Isolation)
 	in.used = now
-}
-
-// Open reports whether the breaker of a backend is open: its wants are refused unless an instance of it runs.
-func (s *stock) Open(name string) bool {
-	b := s.backends[name]
-	return b != nil && b.faults.row >= openAfter
 }

@@ -66,6 +66,14 @@ func TestMetricsTable(t *testing.T) {
 		d.instruments["troupe.stream.cut"].labels["reason"] = true     // TestWhatAClientMayHoldUp has this reason
 		d.instruments["troupe.metrics.coarse"].labels["detail"] = true // of very many tools
 		d.instruments["troupe.tls.reloads"].labels["outcome"] = true   // TestTLSFilesAreReadAgain has both outcomes
+		for name, labels := range map[string][]string{                 // of backends, which this server has not
+			"troupe.backend.instances": {"backend", "state"}, "troupe.backend.waiting": {"backend"}, "troupe.backend.memory": {"backend"}, "troupe.backend.adopted": {"backend"},
+			"troupe.backend.ends": {"backend", "reason"}, "troupe.backend.start.duration": {"backend", "outcome"}, "troupe.backend.wait.duration": {"backend", "outcome"},
+		} {
+			for _, label := range labels {
+				d.instruments[name].labels[label] = true
+			}
+		}
 		// The command counts these itself.
 		served := map[string]bool{"troupe_config_reloads_total": true, "troupe_telemetry_dropped_total": true, "troupe_telemetry_failures_total": true}
 		for _, i := range d.instruments {
