@@ -240,16 +240,6 @@ func (c *Client) connectAgain(ctx context.Context, why error) (net.Conn, *bufio.
 	}
 }
 
-// sleep waits, unless the context ends.
-func sleep(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
-}
-
 // resume begins another connection: processes are adopted again first, then comes what was not answered.
 func (c *Client) resume(conn net.Conn) {
 	c.mu.Lock()

@@ -11,8 +11,7 @@ import (
 )
 
 const (
-	lockTime    = 30 * time.Second // how long a keeper may need from the time when it does not answer any more to its end
-	serviceTime = 5 * time.Second  // how long a keeper that somebody starts anew may take to come back
+	serviceTime = 5 * time.Second // how long a keeper that somebody starts anew may take to come back
 	joinPoll    = 50 * time.Millisecond
 )
 

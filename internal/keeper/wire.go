@@ -1,6 +1,7 @@
 package keeper
 
 import (
+	"context"
 	"encoding/binary"
 	"io"
 	"net"
@@ -15,6 +16,9 @@ const ackDelay = 10 * time.Millisecond
 
 // helloTime is how long the other side has to say what it speaks.
 const helloTime = 10 * time.Second
+
+// lockTime is how long a keeper may need from the time when it does not answer any more to its end.
+const lockTime = 30 * time.Second
 
 // batchSize is how many bytes are gathered for one write.
 const batchSize = 256 << 10
@@ -187,4 +191,14 @@ func (w *wire) writeOnce() (bool, error) {
 		return false, nil
 	}
 	return true, w.rest.writeTo(w.conn)
+}
+
+// sleep waits, unless the context ends.
+func sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
 }

@@ -1,9 +1,9 @@
 package protocol
 
 import (
+	"encoding/json"
 	"maps"
 
-	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -19,7 +19,7 @@ func ErrorFor(e *mcp.Error, r mcp.Revision) *mcp.Error {
 		if code == mcp.CodeMissingCapability {
 			code = mcp.CodeInvalidRequest
 		}
-	case code == mcp.CodeInvalidRequest && codec.Optional(e.Data, "requiredCapabilities") != nil:
+	case code == mcp.CodeInvalidRequest && namesLacking(e.Data):
 		code = mcp.CodeMissingCapability
 	case code == mcp.CodeResourceNotFound:
 		code = mcp.CodeInvalidParams
@@ -30,6 +30,14 @@ func ErrorFor(e *mcp.Error, r mcp.Revision) *mcp.Error {
 		return e
 	}
 	return &mcp.Error{Code: code, Message: e.Message, Data: e.Data}
+}
+
+// namesLacking reports whether the data of an error say which capabilities a client lacks.
+func namesLacking(data []byte) bool {
+	var lacking struct {
+		RequiredCapabilities map[string]any `json:"requiredCapabilities"`
+	}
+	return len(data) > 0 && json.Unmarshal(data, &lacking) == nil && lacking.RequiredCapabilities != nil
 }
 
 // FilterWithin returns the notifications of f that a server with these capabilities sends: the
