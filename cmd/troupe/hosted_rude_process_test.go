@@ -58,7 +58,7 @@ var rudeBackends = []struct {
 	{mode: "asks-early"},
 	{mode: "cursors", blind: true, rude: refusedWith(-32602), listing: codedOr},
 	{mode: "many-tools 99000", rude: politely, listing: codedOr},
-	{mode: "many-tools 100000", blind: true, rude: refusedWith(-32602), listing: codedOr}, // beside its others
+	{mode: "many-tools 100000", rude: codedOr, listing: codedOr}, // beside its others: what is beyond the bounds is left out
 	{mode: "bad-schema", rude: politely},
 	{mode: "list-changes", rude: politely},
 	{mode: "floods-stdout", rude: politely},
