@@ -324,6 +324,12 @@ func (s hostedCalls) routeMethod(ctx context.Context, call *Call, m *codec.Messa
 			c = s.callerIn(call)
 			item = s.find(ctx, call, c, listing.Resources, uri)
 		}
+	case mcp.MethodSkillsList, mcp.MethodSkillsGet, mcp.MethodResourcesDirectoryRead:
+		if s.srv.opts.Visible == nil { // it cannot judge what they show
+			c = s.callerIn(call)
+			s.now().Learn(ctx, c)
+			item = s.now().Whole(c, s.hasItems(), mcp.ExtensionSkills)
+		}
 	case mcp.MethodCompletionComplete:
 		c = s.callerIn(call)
 		item = s.findCompleted(ctx, call, c, codec.Field(m.Params, "ref"))

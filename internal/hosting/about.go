@@ -4,6 +4,7 @@ import (
 	"maps"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/backend/listing"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -37,6 +38,7 @@ func (s *Server) About(c *Caller, own bool) About {
 		if len(caps.Extensions) > 0 && a.Capabilities.Extensions == nil {
 			a.Capabilities.Extensions = make(map[string]mcp.Object)
 		}
+		delete(caps.Extensions, mcp.ExtensionSkills) // nothing says of which of several backends a skill is
 		for name, value := range caps.Extensions {
 			if _, taken := a.Capabilities.Extensions[name]; !taken {
 				a.Capabilities.Extensions[name] = value
@@ -44,6 +46,20 @@ func (s *Server) About(c *Caller, own bool) About {
 		}
 	}
 	return a
+}
+
+// Whole stands for all of the one backend that a server looks exactly like, for requests that name no item: nil if it is no such
+// server, or the backend does not declare the extension. own says that the server has items of its own.
+func (s *Server) Whole(c *Caller, own bool, extension string) *Item {
+	all := *s.now.Load()
+	if len(all) != 1 || all[0].prefix != "" || own {
+		return nil
+	}
+	r := s.reading(all[0], c)
+	if r == nil || codec.Optional(codec.Optional(r.settled.Capabilities, "extensions"), extension) == nil {
+		return nil
+	}
+	return &Item{&listing.Item{Backend: all[0].Name}, listing.Resources, all[0], r}
 }
 
 // capabilities are those of a backend that its clients may use here. Changes of lists are told in any case, and log messages may
