@@ -329,10 +329,10 @@ func (a *poolActor) give(e *pool.Give) {
 		in.setOwner(l.want.Holder, l.want.Principal)
 		l.noteIt = true
 	}
-	if in.of.Options.Isolation == host.ByCall {
-		l.noteIt = true
+	l.noteIt = l.noteIt || in.of.Options.Isolation == host.ByCall && !l.want.Looks
+	if !l.want.Looks {
+		in.served.Store(true)
 	}
-	in.served.Store(true)
 	l.in = in
 	l.given <- nil
 }
