@@ -58,7 +58,7 @@ func (s *serviceHosting) configure(all []Backend) {
 func (s *serviceHosting) offer(all []Backend, atOnce bool) {
 	server := s.now()
 	if server == nil {
-		server = hosting.New(s.rt.backends, s.rt.log)
+		server = hosting.New(s.rt.backends, s.rt.learnWait, s.rt.log)
 	}
 	list, run := make([]hosting.Backend, len(all)), make([]backend.Backend, len(all))
 	for i := range all {
