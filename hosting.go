@@ -328,7 +328,8 @@ func (s hostedCalls) routeMethod(ctx context.Context, call *Call, m *codec.Messa
 		if s.srv.opts.Visible == nil { // it cannot judge what they show
 			c = s.callerIn(call)
 			s.now().Learn(ctx, c)
-			item = s.now().Whole(c, s.hasItems(), mcp.ExtensionSkills)
+			about := s.now().About(c, s.hasItems())
+			item = about.Whole(mcp.ExtensionSkills)
 		}
 	case mcp.MethodCompletionComplete:
 		c = s.callerIn(call)

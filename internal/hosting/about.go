@@ -15,6 +15,9 @@ type About struct {
 	ServerInfo, Instructions []byte
 	// Capabilities are those of all that the server does not have by itself, or those of the one backend.
 	Capabilities mcp.ServerCapabilities
+
+	of *mounted // the one backend
+	in *reading
 }
 
 // About returns what a caller is told of the backends. own says that the server has items of its own.
@@ -22,7 +25,7 @@ func (s *Server) About(c *Caller, own bool) About {
 	all := *s.now.Load()
 	if len(all) == 1 && all[0].prefix == "" && !own {
 		if r := s.reading(all[0], c); r != nil {
-			return About{Alone: true, ServerInfo: r.settled.ServerInfo, Instructions: r.settled.Instructions, Capabilities: r.capabilities()}
+			return About{Alone: true, ServerInfo: r.settled.ServerInfo, Instructions: r.settled.Instructions, Capabilities: r.capabilities(), of: all[0], in: r}
 		}
 	}
 	var a About
@@ -48,18 +51,13 @@ func (s *Server) About(c *Caller, own bool) About {
 	return a
 }
 
-// Whole stands for all of the one backend that a server looks exactly like, for requests that name no item: nil if it is no such
-// server, or the backend does not declare the extension. own says that the server has items of its own.
-func (s *Server) Whole(c *Caller, own bool, extension string) *Item {
-	all := *s.now.Load()
-	if len(all) != 1 || all[0].prefix != "" || own {
+// Whole stands for all of the one backend that the server looks exactly like, for requests that name no item: nil if it is no such
+// server, or the backend does not declare the extension.
+func (a *About) Whole(extension string) *Item {
+	if !a.Alone || codec.Optional(codec.Optional(a.in.settled.Capabilities, "extensions"), extension) == nil {
 		return nil
 	}
-	r := s.reading(all[0], c)
-	if r == nil || codec.Optional(codec.Optional(r.settled.Capabilities, "extensions"), extension) == nil {
-		return nil
-	}
-	return &Item{&listing.Item{Backend: all[0].Name}, listing.Resources, all[0], r}
+	return &Item{&listing.Item{Backend: a.of.Name}, listing.Resources, a.of, a.in}
 }
 
 // capabilities are those of a backend that its clients may use here. Changes of lists are told in any case, and log messages may
