@@ -25,7 +25,7 @@ func main() {
 	rounds := flag.Int("rounds", 6, "rounds; each runs every server in every scenario")
 	seconds := flag.Float64("seconds", 3, "`seconds` that count of each run; one more is for warming up")
 	only := flag.String("servers", "", "`names` of the servers, with commas; bare is always one (all)")
-	loads := flag.String("scenarios", "", "`names` of scenarios or groups of them, with commas (calls); the groups are calls, sizes, sessions, streams, memory, which is those two, rest, waiting, beside and nodes")
+	loads := flag.String("scenarios", "", "`names` of scenarios or groups of them, with commas (calls); the groups are calls, sizes, sessions, streams, memory, which is those two, rest, waiting, beside, nodes and hosted")
 	name := flag.String("name", time.Now().UTC().Format(time.DateOnly)+"-peers", "`name` of the results")
 	results := flag.String("results", "bench/results", "`directory` for the results")
 	flag.Parse()

@@ -57,7 +57,16 @@ func measureServer(ctx context.Context, b binaries, v server, s scenario, length
 
 // measureCalls measures calls.
 func (r measurement) measureCalls(ctx context.Context) (result, error) {
-	p, err := r.putLoad(ctx, "--duration", r.length.String())
+	more := []string{"--duration", r.length.String()}
+	if r.s.group == hosted { // its keeper is there with the first call
+		if _, err := r.putLoad(ctx, "--duration", warmFor.String(), "--warm-up", "-1s"); err != nil {
+			return result{}, err
+		}
+		for _, child := range program.Children(r.p.pid()) {
+			more = append(more, "--pid", strconv.Itoa(child.PID))
+		}
+	}
+	p, err := r.putLoad(ctx, more...)
 	if err != nil {
 		return result{}, err
 	}

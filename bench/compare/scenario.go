@@ -21,6 +21,7 @@ const (
 	waiting  group = "waiting"  // calls that wait for the user's answer, and listeners, within a budget
 	beside   group = "beside"   // calls alone, and then beside who disturbs them
 	nodes    group = "nodes"    // calls to several nodes in turn
+	hosted   group = "hosted"   // calls of a server that troupe hosts
 )
 
 // memory names the groups sessions and streams.
@@ -75,6 +76,9 @@ var scenarios = []scenario{
 	{name: "slow", group: beside, revision: loadgen.DefaultRevision, clients: 32, size: 105, count: 1000, bench: "streams", rate: 500},
 	{name: "noisy", group: beside, revision: loadgen.DefaultRevision, clients: 32, size: 105, rate: 100},
 
+	{name: "hosted-1", group: hosted, revision: loadgen.DefaultRevision, clients: 1, size: 105},
+	{name: "hosted-8", group: hosted, revision: loadgen.DefaultRevision, clients: 8, size: 105},
+
 	{name: "nodes-1", group: nodes, revision: loadgen.DefaultRevision, clients: 32, size: 105, count: 1},
 	{name: "nodes-2", group: nodes, revision: loadgen.DefaultRevision, clients: 32, size: 105, count: 2},
 	{name: "nodes-3", group: nodes, revision: loadgen.DefaultRevision, clients: 32, size: 105, count: 3},
@@ -98,6 +102,8 @@ func (s scenario) String() string {
 		return fmt.Sprintf("%s, %g/s, beside a client of another address that calls %d times a second", load, s.rate, noise)
 	case s.group == nodes:
 		return fmt.Sprintf("%s, to each of %d nodes in turn; processor time and memory are those of all nodes and NATS", load, s.count)
+	case s.group == hosted:
+		return load + "; processor time is that of the server and of its keeper, without the processes that are hosted"
 	case s.group == rest:
 		return fmt.Sprintf("%d sessions held, %v after the last request; %s", s.count, restFor, load)
 	case s.group == waiting:

@@ -30,6 +30,7 @@ var servers = []server{
 	{name: "bare-fasthttp", bare: true, args: bareArgs("bare-fasthttp")},
 	{name: "troupe-handler", holds: true, args: peerArgs("troupe-handler")},
 	{name: "troupe-serve", holds: true, args: troupeServe},
+	{name: "troupe-hosted", args: troupeHosted},
 	{name: "mcp-go", holds: true, args: peerArgs("mcp-go")},
 	{name: "gosdk", sessionsOnly: true, holds: true, args: peerArgs("gosdk")},
 	{name: "gosdk-fixed", sessionsOnly: true, holds: true, args: repairedArgs("gosdk")},
@@ -58,6 +59,12 @@ func troupeServe(b binaries, s scenario, dir string) []string {
 		return append(args, "--data", dir)
 	}
 	return append(args, "--data", dir, "--config", config("unlimited.yaml"))
+}
+
+// troupeHosted is troupe serve before test/backend, of which each session has a process.
+func troupeHosted(b binaries, _ scenario, dir string) []string {
+	// What is behind -- ends the flags, and startProcess adds one: so the command stands in a file.
+	return []string{b.troupe, "serve", "--log-level", "error", "--drain-delay", "1ms", "--keep", "1s", "--data", dir, "--config", filepath.Join(b.dir, "hosted.yaml")}
 }
 
 // peerArgs is a kind of bench/peers.
@@ -100,6 +107,10 @@ func (v server) speaks(s scenario) bool {
 		return v.holds || v.name == base
 	case s.name == "noisy": // troupe-handler has no limits here
 		return v.holds && v.name != "troupe-handler"
+	case s.group == hosted:
+		return v.name == "troupe-hosted" || v.name == "troupe-serve" || v.name == base
+	case v.name == "troupe-hosted":
+		return false
 	case s.group == nodes, s.group == waiting:
 		return v.name == "troupe-serve"
 	case s.group == sessions, s.group == rest, s.group == beside:
@@ -113,6 +124,7 @@ type binaries struct {
 	dir                     string
 	troupe, peers, repaired string
 	lab                     string // if there are nodes
+	backend                 string // what is hosted, if something is
 }
 
 // buildBinaries builds what the scenarios need into dir. Where memory is looked at, servers collect
@@ -144,6 +156,14 @@ func buildBinaries(ctx context.Context, dir string, chosen []scenario) (binaries
 		slices.Concat([]string{"build"}, added, []string{"-o", b.troupe, "./" + troupePackage}),
 		slices.Concat([]string{"-C", peersModule, "build"}, added, []string{"-o", b.peers, "."}),
 		slices.Concat([]string{"-C", peersModule, "build", "-modfile", modfile}, added, []string{"-o", b.repaired, "."}),
+	}
+	if slices.ContainsFunc(chosen, func(s scenario) bool { return s.group == hosted }) {
+		b.backend = filepath.Join(dir, "backend")
+		text := fmt.Sprintf("call-rate: 0\nprincipal-rate: 0\nbackends: {theirs: {command: %q, args: [plain], prefix: none}}\n", b.backend)
+		if err := os.WriteFile(filepath.Join(dir, "hosted.yaml"), []byte(text), 0o600); err != nil {
+			return b, err
+		}
+		all = append(all, []string{"build", "-o", b.backend, "./test/backend"})
 	}
 	if slices.ContainsFunc(chosen, func(s scenario) bool { return s.group == nodes }) {
 		b.lab = filepath.Join(dir, "lab")

@@ -32,11 +32,19 @@ func Look(pid int) (Seen, bool) {
 
 // Named returns the processes whose program has a name, of which only the first 15 bytes count: those that have ended and
 // were not waited for, too.
-func Named(name string) (all []Seen) {
+func Named(name string) []Seen {
+	return those(func(s Seen) bool { return s.Name == name[:min(len(name), 15)] })
+}
+
+// Children returns the processes of which one is the parent.
+func Children(of int) []Seen { return those(func(s Seen) bool { return s.Parent == of }) }
+
+// those returns the processes that are wanted.
+func those(wanted func(Seen) bool) (all []Seen) {
 	entries, _ := os.ReadDir("/proc")
 	for _, e := range entries {
 		if pid, err := strconv.Atoi(e.Name()); err == nil {
-			if s, ok := Look(pid); ok && s.Name == name[:min(len(name), 15)] {
+			if s, ok := Look(pid); ok && wanted(s) {
 				all = append(all, s)
 			}
 		}

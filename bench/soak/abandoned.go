@@ -37,7 +37,7 @@ func runAbandoned(ctx context.Context, o options) (*abandonedReport, error) {
 	o.time = cmp.Or(o.time, time.Minute)
 	idle := min(max(o.time/abandonedShare, leastIdle), mostIdle)
 	r := &abandonedReport{report: newReport("abandoned", o), Max: 2 * o.clients, Idle: idle.Seconds(), Refused: map[string]int{}}
-	h, err := newHosting(ctx, o, map[string]string{"good": "plain"}, fmt.Sprintf(", idle: %v, max: %d, max-per-principal: 0", idle, r.Max), "--set", "max-call="+idle.String())
+	h, err := newHosting(ctx, o, map[string]string{"good": "plain"}, map[string]string{"good": fmt.Sprintf(", idle: %v, max: %d, max-per-principal: 0", idle, r.Max)}, "--set", "max-call="+idle.String())
 	if err != nil {
 		return nil, err
 	}

@@ -26,8 +26,8 @@ type hosting struct {
 	rt    *http.Transport
 }
 
-// newHosting builds the program of the backends, of which config has the words behind it by their names; terms are further options of each.
-func newHosting(ctx context.Context, o options, config map[string]string, terms string, flags ...string) (*hosting, error) {
+// newHosting builds the program of the backends, of which config has the words behind it by their names; terms are further options by the same names.
+func newHosting(ctx context.Context, o options, config, terms map[string]string, flags ...string) (*hosting, error) {
 	dir := filepath.Dir(o.data)
 	h := &hosting{o: o, ctx: ctx, named: fmt.Sprintf("soak%010d", o.seed%1e10), rt: client.NewTransport()}
 	h.bin = filepath.Join(dir, h.named)
@@ -37,7 +37,7 @@ func newHosting(ctx context.Context, o options, config map[string]string, terms 
 	var text strings.Builder
 	text.WriteString("backends:\n")
 	for name, words := range config {
-		fmt.Fprintf(&text, "  %s: {command: %q, args: [\"%s\"]%s}\n", name, h.bin, strings.Join(strings.Fields(words), `", "`), terms)
+		fmt.Fprintf(&text, "  %s: {command: %q, args: [\"%s\"]%s}\n", name, h.bin, strings.Join(strings.Fields(words), `", "`), terms[name])
 	}
 	path := filepath.Join(dir, "soak.yaml")
 	if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
@@ -65,9 +65,12 @@ type boarder struct {
 }
 
 // board begins a session, and has its instance count.
-func (h *hosting) board(of string) (*boarder, error) {
+func (h *hosting) board(of string) (*boarder, error) { return h.boardAs(of, "{}") }
+
+// boardAs is board for a client that declares capabilities.
+func (h *hosting) boardAs(of, capabilities string) (*boarder, error) {
 	b := &boarder{h: h, c: client.New(h.p.URL(0), h.rt), of: of}
-	if err := b.c.BeginSession(h.ctx, "{}"); err != nil {
+	if err := b.c.BeginSession(h.ctx, capabilities); err != nil {
 		return nil, err
 	}
 	if err := b.count(); err != nil {

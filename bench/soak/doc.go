@@ -6,8 +6,10 @@
 //	soak greed  has clients take all they can get of a process with 1 GiB, beside a quiet client
 //	soak costs  measures behind --events stored events a stream of 200 events that is resumed
 //	            (resume) and a node that is killed (behind), --rounds times each
+//	soak hosted     measures what a hosted server costs, beside the same one that is spoken to directly
 //	soak orphans    kills serve, its keeper, and wrappers and servers that it hosts, --rounds times
 //	soak abandoned  has clients of hosted servers leave without ending their sessions
+//	soak survival   ends serve --rounds times in the middle of what its clients do with a hosted server
 //
 // # World
 //
@@ -101,12 +103,22 @@
 // times are over, no session, stream, call, event, task or byte that is held for a client may
 // remain, and no more goroutines and files than before but for those of the store.
 //
+// # Hosted
+//
+// One client speaks to test/backend directly, over its standard input and output, and to serve, which
+// hosts it, in turn, --rounds times: echo in a closed loop, the first call of a session whose backend
+// keeps a process ready, that of one whose process must be started, and the handshake and lists of a
+// backend that is known. The processor time of a call is that of serve and of the keeper alone, and the
+// memory of an instance what both have more of with --clients sessions that have one than with as many
+// that have none; 200 of them or more say something. --counts judges none of it.
+//
 // # Orphans
 //
 // The backends are test/backend, alone, below a wrapper as npx is, deaf to the end of its input and to
 // SIGTERM, beside children, daemons and zombies, or all of that. In each round three sessions have an
-// instance each, some in mid-call, and one of serve, the keeper, a wrapper and a server is killed. Then
-// each session is served, by the process that it had unless that was lost, and ends with DELETE:
+// instance each, some in mid-call, and one of serve, the keeper, a wrapper and a server is killed, in
+// every other round while a further session begins and another one ends. Then each session is served,
+// by the process that it had unless that was lost, and ends with DELETE:
 //
 //   - within 5 s no process of a backend is left, nor one that has ended and was not waited for. With
 //     --counts only one that stays for minutes counts;
@@ -119,4 +131,20 @@
 // --clients at a time begin sessions for --time, call their instances once, some in a call that never
 // ends, and go without a word. There must never be more processes than max, twice --clients, and none
 // once they were idle for a tenth of --time.
+//
+// # Survival
+//
+// serve is killed, or ends in order, and is started anew, while --clients questions of a hosted server
+// of 2025-11-25 wait in sessions and as many in calls of 2026-07-28, long operations report progress,
+// and sessions write all the time, each into a process that keeps it in memory. A third of the answers
+// to questions come at the very moment, the others after the start; and half of the operations come to
+// their end while serve is away. Then:
+//
+//   - each process is there, with all that it has;
+//   - each stream goes on by its Last-Event-ID with the right answer, and nothing comes twice;
+//   - each call of 2026-07-28 completes when it is sent again with its answers, which may be asked for
+//     once more where serve had taken them before its end;
+//   - each operation ran once;
+//   - each write counts once. One whose connection broke before it was a stream may have been run or
+//     not, as the next one shows.
 package main

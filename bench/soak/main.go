@@ -25,6 +25,8 @@ var scenarios = map[string]func(context.Context, options) (judged, error){
 	"greed":     func(ctx context.Context, o options) (judged, error) { return runGreed(ctx, o) },
 	"costs":     func(ctx context.Context, o options) (judged, error) { return runCosts(ctx, o) },
 	"orphans":   func(ctx context.Context, o options) (judged, error) { return runOrphans(ctx, o) },
+	"survival":  func(ctx context.Context, o options) (judged, error) { return runSurvival(ctx, o) },
+	"hosted":    func(ctx context.Context, o options) (judged, error) { return runHosted(ctx, o) },
 	"abandoned": func(ctx context.Context, o options) (judged, error) { return runAbandoned(ctx, o) },
 }
 
@@ -33,14 +35,14 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return runAttack(args[1:], stdout, stderr)
 	}
 	if len(args) == 0 || scenarios[args[0]] == nil {
-		fmt.Fprintln(stderr, "usage: soak world|mixed|greed|costs|orphans|abandoned [FLAGS] [ATTACK...|PART...]; soak MODE --help shows the flags")
+		fmt.Fprintln(stderr, "usage: soak world|mixed|greed|costs|orphans|abandoned|survival|hosted [FLAGS] [ATTACK...|PART...]; soak MODE --help shows the flags")
 		return 2
 	}
 	o := options{log: stderr}
 	f := flag.NewFlagSet("soak "+args[0], flag.ContinueOnError)
 	f.SetOutput(stderr)
-	f.IntVar(&o.rounds, "rounds", 15, "how often to harm the nodes; orphans: how often to kill; costs behind, resume: how often to kill, or to resume")
-	f.IntVar(&o.clients, "clients", 8, "sessions that live across all rounds; mixed: clients of each kind at a time; abandoned: clients at a time")
+	f.IntVar(&o.rounds, "rounds", 15, "how often to harm the nodes; orphans: how often to kill; survival: how often serve ends; hosted: how often each is measured; costs behind, resume: how often to kill, or to resume")
+	f.IntVar(&o.clients, "clients", 8, "sessions that live across all rounds; mixed: clients of each kind at a time; abandoned: clients at a time; survival: questions that wait in each era")
 	f.Uint64Var(&o.seed, "seed", uint64(time.Now().Unix()), "seed of all random choices")
 	f.DurationVar(&o.time, "time", 0, "how long the run may take, 0: all rounds; mixed, abandoned: how long the load lasts")
 	f.StringVar(&o.bin, "bin", "", "the program, which for world is bench/lab; built if empty")

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/troupe-run/troupe/bench/client"
@@ -18,6 +19,7 @@ import (
 type orphansReport struct {
 	report
 	Kills  map[string]int     `json:"kills"` // by victim
+	Busy   int                `json:"kills_while_one_begins_and_another_ends"`
 	Most   int                `json:"processes_at_most"`
 	Gone   latency            `json:"sessions_end_to_no_process_ms"`
 	Next   latency            `json:"kill_to_next_answer_ms"`
@@ -61,7 +63,7 @@ type orphansRun struct {
 
 // runOrphans kills serve, its keeper, wrappers and servers --rounds times, at most for --time, and looks each time for what is left.
 func runOrphans(ctx context.Context, o options) (*orphansReport, error) {
-	h, err := newHosting(ctx, o, hardToEnd, "", "--keep", "20s")
+	h, err := newHosting(ctx, o, hardToEnd, nil, "--keep", "20s")
 	if err != nil {
 		return nil, err
 	}
@@ -79,6 +81,9 @@ func runOrphans(ctx context.Context, o options) (*orphansReport, error) {
 		if i%50 == 49 {
 			fmt.Fprintf(o.log, "%4.0f s: %d rounds\n", time.Since(began).Seconds(), i+1)
 		}
+	}
+	if len(r.Broken) > 0 {
+		fmt.Fprintf(o.log, "the log of serve ends with\n%s\n", h.p.Log.LastLines(60))
 	}
 	r.Seconds, r.Gone, r.Next = time.Since(began).Seconds(), latencyOf(w.gone), latencyOf(w.next)
 	if r.After, err = program.Metrics(h.p.Addr); err != nil {
@@ -125,8 +130,19 @@ func (w *orphansRun) round(i int) error {
 	}
 	w.report.Most = max(w.report.Most, len(program.Named(w.named)))
 	w.report.Kills[victim]++
+	rest := func() error { return nil }
+	if w.rng.IntN(2) == 0 {
+		var err error
+		if rest, err = w.comeAndGo(names); err != nil {
+			return fmt.Errorf("a session begins: %w", err)
+		}
+		w.report.Busy++
+	}
 	if err := w.strike(victim, all); err != nil {
 		return fmt.Errorf("%s: %w", victim, err)
+	}
+	if err := rest(); err != nil {
+		return fmt.Errorf("a session that began or ended meanwhile: %w", err)
 	}
 	for _, b := range all {
 		if err := b.leave(); err != nil {
@@ -135,6 +151,28 @@ func (w *orphansRun) round(i int) error {
 	}
 	w.gone = append(w.gone, w.awaitNone(&w.report.report, fmt.Sprintf("round %d, %s killed", i, victim)))
 	return w.checkLevels(victim)
+}
+
+// comeAndGo has one session begin and another end, each with its process, and returns when they may have come to any point of that.
+// What it returns ends both.
+func (w *orphansRun) comeAndGo(names []string) (rest func() error, err error) {
+	goes, err := w.board(names[w.rng.IntN(len(names))])
+	if err != nil {
+		return nil, err
+	}
+	comes := &boarder{h: w.hosting, c: client.New(w.p.URL(0), w.rt), of: names[w.rng.IntN(len(names))]}
+	var both sync.WaitGroup
+	both.Go(func() { _ = goes.leave() })
+	both.Go(func() {
+		if comes.c.BeginSession(w.ctx, "{}") == nil {
+			_ = comes.count()
+		}
+	})
+	client.Sleep(w.ctx, time.Duration(w.rng.IntN(40))*time.Millisecond)
+	return func() error {
+		both.Wait()
+		return errors.Join(goes.leave(), comes.leave())
+	}, nil
 }
 
 // strike kills a victim of the first boarder, and has all of them count again: those that are not concerned where they were, and

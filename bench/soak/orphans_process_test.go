@@ -38,3 +38,20 @@ func TestAbandoned(t *testing.T) {
 	}
 	t.Logf("%+v", *r)
 }
+
+// TestSurvival ends serve some times. go run ./bench/soak survival --clients 50 --rounds 50 has more.
+func TestSurvival(t *testing.T) {
+	r, err := runSurvival(t.Context(), options{rounds: 4, clients: 4, seed: 3, bin: troupe, data: t.TempDir() + "/data", counts: true, log: t.Output()})
+	if err == nil {
+		err = r.verdict()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, ending := range endings {
+		if r.Ends[ending] == 0 {
+			t.Errorf("no %s: the run proves less than it should", ending)
+		}
+	}
+	t.Logf("%+v", *r)
+}

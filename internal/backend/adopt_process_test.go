@@ -157,6 +157,38 @@ func TestCallsGoOn(t *testing.T) {
 	}
 }
 
+// TestAnswerNotSent: a question whose answer comes when the connection to its backend has ended already stays with the keeper, for the next process.
+func TestAnswerNotSent(t *testing.T) {
+	dir := shortDir(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := New(Config{Processes: joins(self, dir), Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+	b.Configure(t.Context(), []Backend{{Name: "own", Digest: "1", Target: host.Command(self, "backend", filepath.Join(dir, "file")), Options: host.Options{}.WithDefaults()}})
+	defer func() { b.Close(context.WithoutCancel(t.Context()), 0) }()
+	asked := make(chan Event, 1)
+	ctx, end := context.WithCancel(t.Context())
+	defer end()
+	var calls sync.WaitGroup
+	defer calls.Wait()
+	calls.Go(func() {
+		_, _ = b.Call(ctx, "own", Caller{Session: "s", Capabilities: []byte(`{"elicitation":{}}`)}, Request{Method: "tools/call", Key: "asking", Asks: true, Params: []byte(`{"name":"ask"}`), Event: func(e Event) { asked <- e }})
+	})
+	e := <-asked
+	in := instanceNow(b, "own", "s")
+	in.conn.Detach(t.Context())
+	if err := e.Answer(t.Context(), []byte(`{"action":"accept"}`)); err == nil {
+		t.Error("it was answered")
+	}
+	for name := range in.proc.Load().Remembered() {
+		if strings.HasPrefix(name, askPrefix) {
+			return
+		}
+	}
+	t.Error("the keeper has forgotten the question")
+}
+
 // TestMemory: an instance that has more memory than its backend's may ends, and its session learns of it.
 func TestMemory(t *testing.T) {
 	dir := shortDir(t)

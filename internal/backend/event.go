@@ -2,6 +2,7 @@ package backend
 
 import (
 	"context"
+	"errors"
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/host"
@@ -33,8 +34,7 @@ func (e *Event) Answer(ctx context.Context, result []byte) error {
 	if err != nil {
 		return err
 	}
-	defer estate{e.in}.forgetQuestion(e.id)
-	return conn.Answer(ctx, e.id, result)
+	return e.answered(conn.Answer(ctx, e.id, result))
 }
 
 // Refuse answers a question with an error, as Answer does with a result.
@@ -43,8 +43,16 @@ func (e *Event) Refuse(ctx context.Context, refusal *mcp.Error) error {
 	if err != nil {
 		return err
 	}
-	defer estate{e.in}.forgetQuestion(e.id)
-	return conn.Refuse(ctx, e.id, refusal)
+	return e.answered(conn.Refuse(ctx, e.id, refusal))
+}
+
+// answered has the keeper forget a question, unless its answer was not sent: then it waits for the next process, which has the answer of
+// the client, too.
+func (e *Event) answered(err error) error {
+	if err == nil || errors.Is(err, upstream.ErrNoQuestion) {
+		estate{e.in}.forgetQuestion(e.id)
+	}
+	return err
 }
 
 // byPolicy answers a question that no client has to, and reports whether it did. Whether somebody's call runs decides about roots

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/troupe-run/troupe"
@@ -575,46 +574,5 @@ func TestChangingBackends(t *testing.T) {
 		}
 		time.AfterFunc(100*time.Millisecond, func() { h.Server.RemoveBackends("silent") })
 		host.Contains(t, "a list that waits for a backend which is taken away", c.Post(host.Method("1", "tools/list", "")).Body, `"tools":[]`)
-	})
-}
-
-// TestApart has 50 sessions ask, cancel, log and answer at once, with the same ids and tokens: nobody gets what is another's.
-func TestApart(t *testing.T) {
-	kit.Bubble(t, func(t *testing.T) {
-		s := &stranger{call: func(t *talk, m message) {
-			var in struct{ Who string }
-			_ = json.Unmarshal(m.Params.Arguments, &in)
-			t.say(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1,"message":%q}}`, m.Params.Meta.Token, in.Who)
-			t.say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":%q}}`, in.Who)
-			t.text(m, t.elicits(in.Who))
-		}}
-		o := host.Unhurried
-		o.Authenticate = host.User
-		h := hosting(t, o, nil, backend{"one", s, theirs.Options{Prefix: theirs.NoPrefix}})
-		var all sync.WaitGroup
-		for i := range 50 {
-			all.Go(func() {
-				who := fmt.Sprintf("user %d", i)
-				c := host.As(h.Unchecked(), fmt.Sprintf("u%d", i)).Initialize(host.EveryCapability)
-				a := c.Post(host.CallWith("1", "echo", fmt.Sprintf(`{"who":%q}`, who), `"token"`))
-				for range 2 {
-					e, ok := a.Next()
-					for ok && e.Data == "" {
-						e, ok = a.Next()
-					}
-					if !strings.Contains(e.Data, fmt.Sprintf("%q", who)) {
-						t.Errorf("%s got %s", who, e.Data)
-					}
-				}
-				q := host.NextQuestion(t, a)
-				if !strings.Contains(string(q.Params), fmt.Sprintf("%q", who)) {
-					t.Errorf("%s was asked %s", who, q.Params)
-				}
-				host.Reply(c, q.ID, "result", fmt.Sprintf(`{"action":"accept","content":{"answer":%q}}`, who))
-				host.Equal(t, who, host.Last(t, a), host.ToolText("1", fmt.Sprintf(`{"action":"accept","content":{"answer":%q}}`, who)))
-			})
-		}
-		all.Wait()
-		synctest.Wait()
 	})
 }
