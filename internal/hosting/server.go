@@ -55,15 +55,15 @@ func emptied(o *mcp.Object) *mcp.Object {
 
 // Server is a mounted server as far as others serve for it. Make it with New.
 type Server struct {
-	backends Backends
-	log      *slog.Logger
-	now      atomic.Pointer[[]*mounted]
-	uses     uses
+	backends  Backends
+	log       *slog.Logger
+	now       atomic.Pointer[[]*mounted]
+	followers followers
 }
 
 // New returns a Server without backends.
 func New(b Backends, log *slog.Logger) *Server {
-	s := &Server{backends: b, log: log, uses: uses{of: make(map[string]map[string]string)}}
+	s := &Server{backends: b, log: log, followers: followers{of: make(map[followed]*following)}}
 	s.now.Store(&[]*mounted{})
 	return s
 }
