@@ -11,7 +11,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/troupe-run/troupe/actors"
@@ -31,7 +30,7 @@ import (
 // serviceHosting is what a service does with the backends of its server: hostedCalls has what their calls are, and hostedNews what they say.
 type serviceHosting struct {
 	*service
-	updates hostedUpdates
+	updates hosting.Updates
 }
 
 // now is the server as far as backends serve for it, nil without any.
@@ -436,7 +435,7 @@ func (s hostedCalls) requestOf(ctx context.Context, call *Call, c *hosting.Calle
 		header = r.Header
 	}
 	q := &hosting.Request{
-		Client: call.c, Caller: c, Item: item, Message: call.msg, Again: call.c.Attempt() > 1, Header: header,
+		Client: call.c, Caller: c, Item: item, Message: call.msg, Level: call.peer.p.Level(), Again: call.c.Attempt() > 1, Header: header,
 		Log:    func(ctx context.Context, params []byte) { s.logOf(ctx, call, params) },
 		Missed: func(ctx context.Context, n int) { s.tellDropped(ctx, call, n) },
 		Complete: func(ctx context.Context, q *actors.Question) {
@@ -451,9 +450,6 @@ func (s hostedCalls) requestOf(ctx context.Context, call *Call, c *hosting.Calle
 	}
 	if item.Kept() {
 		q.Key = actors.CallKey(ctx, call.c)
-	}
-	if !c.Modern {
-		q.Level = call.peer.p.Level()
 	}
 	return q
 }
@@ -568,6 +564,28 @@ func (s hostedCalls) follow(ctx context.Context, call *Call, m *codec.Message, u
 	return s.internalError(string(m.Method), err)
 }
 
+// listen has backends tell a listener of those of its resources that are theirs. accepted are the resources but for those that are refused.
+func (s hostedCalls) listen(ctx context.Context, call *Call, uris []string) (f *hosting.Follower, accepted []string) {
+	h := s.now()
+	if h == nil {
+		return nil, uris
+	}
+	c, items := s.callerIn(call), make(map[string]*hosting.Item)
+	for _, uri := range uris {
+		if s.hasResource(uri) {
+			continue
+		}
+		if item := s.find(ctx, call, c, listing.Resources, uri); item != nil {
+			items[uri] = item
+		}
+	}
+	if len(items) == 0 {
+		return nil, uris
+	}
+	f, refused := h.Follow(ctx, c, items)
+	return f, slices.DeleteFunc(uris, func(uri string) bool { return slices.Contains(refused, uri) })
+}
+
 // tellTime bounds what backends are told of sessions, for which nobody waits.
 const tellTime = 10 * time.Second
 
@@ -641,7 +659,8 @@ func (s hostedNews) pushLog(p *Peer, params []byte) {
 	}
 }
 
-// resourceUpdated tells of an update of a resource those who may know it: the session whose instance says it, or all who share the instance.
+// resourceUpdated tells of an update of a resource those who may know it: the session whose instance says it, or all who share the instance
+// and follow the resource.
 func (s hostedNews) resourceUpdated(h *hosting.Server, key string, e *backend.Event) {
 	uri := decodeText(codec.Field(e.Params, "uri"))
 	b, ok := h.Mounted(key)
@@ -658,15 +677,24 @@ func (s hostedNews) resourceUpdated(h *hosting.Server, key string, e *backend.Ev
 		s.rt.node.ResourceUpdated(s.svc, uri, s.srv.opts.SubResources)
 		return
 	}
+	// What sessions of a principal follow is in their records, which outlive this process.
 	tenant := e.Principal()
-	if tenant == "" {
-		tenant = anonymous
-	}
-	s.rt.node.Sessions(s.svc, func(p *actors.Peer) {
-		if p.Key().Tenant == tenant {
+	recorded := tenant != "" && b.Options.Isolation == host.ByPrincipal
+	for _, f := range h.Followers(key, e.Holder(), uri, s.srv.opts.SubResources) {
+		switch p := s.rt.node.Writer(s.sessionKey(f.Session)); {
+		case f.Session == "":
+			f.Tell(uri)
+		case p != nil && !recorded:
 			s.pushUpdate(p, uri)
 		}
-	})
+	}
+	if recorded {
+		s.rt.node.Sessions(s.svc, func(p *actors.Peer) {
+			if p.Key().Tenant == tenant {
+				s.pushUpdate(p, uri)
+			}
+		})
+	}
 }
 
 // pushUpdate sends an update to a session that has subscribed to the resource, now and then.
@@ -675,50 +703,14 @@ func (s hostedNews) pushUpdate(p *actors.Peer, uri string) {
 		return of == uri || s.srv.opts.SubResources && strings.HasPrefix(uri, strings.TrimSuffix(of, "/")+"/")
 	})
 	if subscribed && s.resources.mayGetUpdate(p, uri) {
-		s.updates.push(hostedUpdate{p.Key(), uri}, func() { p.PushUpdate(uri) })
+		s.updates.Push(hostedUpdate{p.Key(), uri}, func() { p.PushUpdate(uri) })
 	}
 }
 
-// hostedUpdates are the updates on their way to sessions: one at a time of each resource, and of those that come meanwhile one more.
-type hostedUpdates struct {
-	mu sync.Mutex // guards of
-	of map[hostedUpdate]bool
-}
-
+// hostedUpdate is an update on its way to a session.
 type hostedUpdate struct {
 	session actors.SessionKey
 	uri     string
-}
-
-// updatePause is how long updates of a resource are gathered, as those of the server's own are.
-const updatePause = 100 * time.Millisecond
-
-func (u *hostedUpdates) push(key hostedUpdate, send func()) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if _, underway := u.of[key]; underway {
-		u.of[key] = true
-		return
-	}
-	if u.of == nil {
-		u.of = make(map[hostedUpdate]bool)
-	}
-	u.of[key] = false
-	go u.send(key, send)
-}
-
-func (u *hostedUpdates) send(key hostedUpdate, send func()) {
-	for more := true; more; {
-		send()
-		time.Sleep(updatePause)
-		u.mu.Lock()
-		if more = u.of[key]; more {
-			u.of[key] = false
-		} else {
-			delete(u.of, key)
-		}
-		u.mu.Unlock()
-	}
 }
 
 // Known notes what the lists are, of which nobody is told.
@@ -739,7 +731,6 @@ func (s hostedNews) Lost(key, session string, reason pool.Reason) {
 	if h == nil || reason == pool.Left || reason == pool.Spent {
 		return
 	}
-	h.Lost(key, session)
 	b, ok := h.Mounted(key)
 	if !ok {
 		return

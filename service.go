@@ -79,6 +79,7 @@ type hostedService interface {
 	routeMethod(ctx context.Context, call *Call, m *codec.Message, dst []byte) (out []byte, taken bool, err *mcp.Error)
 	mayFollow(v *view, uri string) bool
 	follow(ctx context.Context, call *Call, m *codec.Message, uri string) *mcp.Error
+	listen(ctx context.Context, call *Call, uris []string) (f *hosting.Follower, accepted []string)
 	rootsChanged(p *actors.Peer)
 	sessionEnded(p *actors.Peer, how actors.Ending)
 }
@@ -618,19 +619,23 @@ func (s *service) Listening(ctx context.Context, c *actors.Call) (actors.Listeni
 		s.scopes.askForScopes(call, denied)
 		return actors.Listening{}, denied
 	}
+	follower, uris := s.hosting.listen(ctx, call, uris)
 	f.ResourceSubscriptions = uris
 	accepted, err := codec.Marshal(f)
 	if err != nil {
 		return actors.Listening{}, s.internalError(mcp.MethodSubscriptionsListen, err)
 	}
 	later := view.forLater()
-	l := actors.Listening{Tools: f.ToolsListChanged, Prompts: f.PromptsListChanged, Resources: f.ResourcesListChanged, URIs: uris, Accepted: accepted, Changed: s.lists.changesFor(later, s.hosting.callerOf(c.Peer()))}
+	l := actors.Listening{Tools: f.ToolsListChanged, Prompts: f.PromptsListChanged, Resources: f.ResourcesListChanged, URIs: uris, Accepted: accepted, Changed: s.lists.changesFor(later, s.hosting.callerIn(call))}
 	if len(followed) > 0 {
 		l.Others = s.tasks.followTasks(followed)
 	}
 	principal := c.Principal()
 	l.Hears = func(uri string) bool {
 		return s.resources.mayFollow(later, uri) && !s.resources.withholdsResource(principal, uri)
+	}
+	if follower != nil {
+		l.Others = follower.Listen(l.Hears, l.Others)
 	}
 	if len(uris) > 0 && len(followed) == 0 && !l.Tools && !l.Prompts && !l.Resources {
 		l.Uncovered = func() string { return s.resources.listenerEndReason(later, principal, uris) }

@@ -46,21 +46,21 @@ type Config struct {
 
 // Backends are those of a node. Make them with New.
 type Backends struct {
-	c          Config
-	life       context.Context
-	end        context.CancelFunc
-	pool       poolActor
-	catalogues *catalogues
-	settings   settings
-	stderr     *stderr
-	wants      atomic.Uint64
-	processes  atomic.Uint64
-	keep       keeping
-	left       leftCalls
-	all        atomic.Pointer[[]Backend]
-	adopting   sync.Once
-	adopted    chan struct{}  // closed once what an earlier process has left is adopted, or cannot be
-	lives      sync.WaitGroup // of instances, and of what runs in the background
+	c             Config
+	life          context.Context
+	end           context.CancelFunc
+	pool          poolActor
+	catalogues    *catalogues
+	subscriptions subscriptions
+	stderr        *stderr
+	wants         atomic.Uint64
+	processes     atomic.Uint64
+	keep          keeping
+	left          leftCalls
+	all           atomic.Pointer[[]Backend]
+	adopting      sync.Once
+	adopted       chan struct{}  // closed once what an earlier process has left is adopted, or cannot be
+	lives         sync.WaitGroup // of instances, and of what runs in the background
 }
 
 // New returns Backends, of which there are none yet.
@@ -85,7 +85,7 @@ func New(c Config) *Backends {
 	}
 	b := &Backends{c: c, catalogues: newCatalogues(), adopted: make(chan struct{})}
 	b.life, b.end = context.WithCancel(context.Background())
-	b.settings.of = make(map[ownership]*setting)
+	b.subscriptions.of = make(map[ownership]map[string]bool)
 	b.left.of = make(map[string]*leftCall)
 	b.stderr = &stderr{log: c.Log, now: c.Clock.Now, of: make(map[string]*complainer)}
 	b.pool = poolActor{b: b, pool: pool.New(c.Bounds), instances: make(map[pool.InstanceID]*instance), waiting: make(map[pool.WantID]*lease)}
@@ -157,6 +157,8 @@ type Request struct {
 	Header http.Header
 	Asks   bool // the backend may ask the caller
 	Safe   bool // it may run once more when its instance is lost
+	// Level is the log level that its caller wants, "" for none: an instance of the older era is told it before, and one of the newer era with the request.
+	Level string
 	// Key names the call for as long as anybody may wait for its answer, over the processes that run it; "" is a call whose answer nobody can
 	// get in another process. Again says that an earlier process has begun it: what its instance has answered meanwhile, or will, is
 	// the answer, and without that it is lost, unless it is safe.
@@ -168,8 +170,9 @@ type Request struct {
 	Event    func(Event)
 	Sent     func() // called when the request is about to be handed to an instance, once for each; nil does nothing
 
-	told  []byte // the capabilities of its caller
-	looks bool   // nothing is asked: its caller wants to know what the instance lists
+	told   []byte // the capabilities of its caller
+	modern bool   // its caller speaks 2026-07-28
+	looks  bool   // nothing is asked: its caller wants to know what the instance lists
 }
 
 // mostTries is how often a request is handed to an instance: it was not run, or it is safe and was lost.
@@ -178,9 +181,14 @@ const mostTries = 3
 // Call gives a caller an instance of a backend, asks it, and gives it back. What did not run is asked of another instance; what is lost is
 // asked once more if it is safe. An error of the backend is no error of Call, but a Response. The error is an *[Error], or the
 // cause of the end of ctx, which also tells the backend to give up.
+//
+// What only changes what instances say by themselves, logging/setLevel and resources/unsubscribe, is told to those that the caller has, and begins none.
 func (b *Backends) Call(ctx context.Context, name string, c Caller, q Request) (upstream.Response, error) {
 	if err := b.awaitAdoption(ctx); err != nil {
 		return upstream.Response{}, err
+	}
+	if isTold(q.Method) {
+		return tellInstances(ctx, b, name, &c, &q)
 	}
 	if q.Again {
 		if left := b.left.claim(q.Key); left != nil {
@@ -198,7 +206,7 @@ func (b *Backends) Call(ctx context.Context, name string, c Caller, q Request) (
 		}
 		r, err := b.callOn(ctx, l, &q)
 		if err == nil {
-			b.settings.note(name, l, &q)
+			noteSubscription(b, l, &q, &r)
 			return r, nil
 		}
 		f, _ := errors.AsType[*upstream.Failure](err)
@@ -255,26 +263,22 @@ func inDoubt(f *upstream.Failure) bool {
 
 // Notify sends a notification to the instance of a session, if there is one.
 func (b *Backends) Notify(ctx context.Context, name, session, method string, params []byte) error {
-	m := &instanceOf{name: name, holder: sessionHolder(session)}
-	m.Init()
-	if b.pool.Post(m) != nil {
-		return nil
+	for _, in := range instancesOf(b, name, sessionHolder(session)) {
+		conn, err := in.opened(ctx)
+		if err == nil && !in.isModern() { // which has no session
+			err = conn.Notify(ctx, method, params)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	m.Wait()
-	if m.in == nil {
-		return nil
-	}
-	conn, err := m.in.opened(ctx)
-	if err != nil {
-		return err
-	}
-	return conn.Notify(ctx, method, params)
+	return nil
 }
 
 // SessionGone says that nobody will call for a session again: its instances end.
 func (b *Backends) SessionGone(session string) {
 	holder := sessionHolder(session)
-	b.settings.forget(holder)
+	b.subscriptions.forget(holder)
 	b.tell(&holderGone{holder})
 }
 
@@ -370,6 +374,7 @@ func (b *Backends) newProcessID() string {
 // newInstance returns an instance that has not begun.
 func (b *Backends) newInstance(of *Backend, k pool.Kind, began time.Time) *instance {
 	in := &instance{b: b, of: *of, kind: k, began: began, ready: make(chan struct{}), over: make(chan error, 1), lists: make(chan struct{}), wake: make(chan struct{}, 1), gone: make(chan struct{})}
+	in.level.turn, in.followed.wake = make(chan struct{}, 1), make(chan struct{}, 1)
 	in.life, in.stop = context.WithCancelCause(b.life)
 	b.c.Kernel.Start(&in.Actor, b.c.InstanceKind, of.Name, in)
 	return in

@@ -162,7 +162,7 @@ func TestLostCalls(t *testing.T) {
 			t.Fatalf("the first call: %v", err)
 		}
 		time.Sleep(5 * time.Second) // the pause after a failure
-		if got := call(t, b, "made", c, Request{Safe: true}); got != `{"server":3}` {
+		if got := call(t, b, "made", c, Request{Safe: true, Level: "error"}); got != `{"server":3}` {
 			t.Errorf("a safe call: %s", got)
 		}
 		synctest.Wait()
@@ -263,11 +263,11 @@ func TestSettingsAreRestored(t *testing.T) {
 	}
 	inBubble(t, Config{}, []Backend{made("made", mk, host.Options{})}, func(t *testing.T, b *Backends) {
 		c := Caller{Session: "s"}
-		call(t, b, "made", c, Request{Method: "logging/setLevel", Params: []byte(`{"level":"error"}`)})
+		call(t, b, "made", c, Request{Method: "logging/setLevel", Params: []byte(`{"level":"error"}`)}) // for which none begins
 		call(t, b, "made", c, Request{Method: "resources/subscribe", Params: []byte(`{"uri":"a:b"}`)})
 		call(t, b, "made", c, Request{Method: "resources/subscribe", Params: []byte(`{"uri":"a:c"}`)})
 		call(t, b, "made", c, Request{Method: "resources/unsubscribe", Params: []byte(`{"uri":"a:c"}`)})
-		if got := call(t, b, "made", c, Request{Safe: true}); got != `{"server":2}` {
+		if got := call(t, b, "made", c, Request{Safe: true, Level: "error"}); got != `{"server":2}` {
 			t.Fatalf("the call: %s", got)
 		}
 		second := mk.servers()[1]

@@ -38,6 +38,13 @@ func (c *Caller) holderOf(by host.Isolation, id pool.WantID) (holder string, onc
 	return principalPrefix + c.Principal, false
 }
 
+// Holder returns whose instance the calls of a caller are given: all callers with the same one may know the same of a backend. lasts is false where an
+// instance is a single call's, so that nothing is heard of it later.
+func (c *Caller) Holder(by host.Isolation) (holder string, lasts bool) {
+	holder, once := c.holderOf(by, 0)
+	return holder, !once && by != host.ByCall
+}
+
 // What holders are, by how they begin. What has neither beginning is a call.
 const (
 	sessionPrefix   = "session "

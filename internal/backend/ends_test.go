@@ -60,13 +60,13 @@ func TestNothingIsLeftOfHolders(t *testing.T) {
 	mk := &maker{handle: numbered}
 	inBubble(t, Config{}, []Backend{made("made", mk, host.Options{})}, func(t *testing.T, b *Backends) {
 		call(t, b, "made", Caller{Session: "s"}, Request{})
-		call(t, b, "made", Caller{Session: "s"}, Request{Method: "logging/setLevel", Params: []byte(`{"level":"info"}`)})
+		call(t, b, "made", Caller{Session: "s"}, Request{Method: "resources/subscribe", Params: []byte(`{"uri":"a://b"}`)})
 		call(t, b, "made", Caller{Alone: true}, Request{})
 		call(t, b, "made", Caller{Alone: true}, Request{Method: "resources/subscribe", Params: []byte(`{"uri":"a://b"}`)})
 		b.SessionGone("s")
 		synctest.Wait()
-		if n, m := len(b.catalogues.own), len(b.settings.of); n != 0 || m != 0 {
-			t.Errorf("%d lists and %d settings of nobody are known", n, m)
+		if n, m := len(b.catalogues.own), len(b.subscriptions.of); n != 0 || m != 0 {
+			t.Errorf("%d lists and %d subscriptions of nobody are known", n, m)
 		}
 		if c := b.Counts()["made"]; c != (Counts{}) {
 			t.Errorf("there are %+v", c)

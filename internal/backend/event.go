@@ -28,6 +28,9 @@ func (e *Event) Session() string { return e.in.session() }
 // Principal is the key of the principal whose instance says it, "" where nobody says who calls, and for an instance that all share.
 func (e *Event) Principal() string { return e.in.principal() }
 
+// Holder is whose instance says it, as [Caller.Holder] has it.
+func (e *Event) Holder() string { return e.in.holder() }
+
 // Answer answers a question with a result, an object as raw JSON. After an error the backend does not wait for it any more.
 func (e *Event) Answer(ctx context.Context, result []byte) error {
 	conn, err := e.in.opened(ctx)

@@ -40,6 +40,9 @@ type instance struct {
 	stale  [4]atomic.Bool                 // lists that it has said have changed
 	wake   chan struct{}                  // that one has
 
+	level    level    // the log level that it was told
+	followed followed // of which resources it says when they change
+
 	memory int64 // bytes that its process had when that was looked at last; the pool's own
 
 	running []*running // the calls that run, in the order in which they began; the actor's own
@@ -226,6 +229,10 @@ func (in *instance) opened(ctx context.Context) (*upstream.Conn, error) {
 
 // ask has the instance answer a request.
 func (in *instance) ask(ctx context.Context, q *Request, asks bool, late func()) (upstream.Response, error) {
+	if q.Method == mcp.MethodResourcesSubscribe && in.isModern() {
+		return hearing{in}.follow(ctx, uriOf(q.Params))
+	}
+	leveler{in}.settle(ctx, q.Level)
 	r := &running{q: q, asks: asks, kept: estate{in}.keepCall(q, asks)}
 	if in.Post(&callBegan{r}) != nil {
 		return upstream.Response{}, &upstream.Failure{Why: upstream.ReasonEnded, Outcome: upstream.NotRun, Text: "the backend has ended"}
@@ -234,14 +241,20 @@ func (in *instance) ask(ctx context.Context, q *Request, asks bool, late func())
 		q.Sent()
 	}
 	out := upstream.Request{Method: q.Method, Params: q.Params, Header: q.Header, Progress: q.Progress, Late: late, Event: func(e upstream.Event) { in.hearOf(r, e) }}
-	if in.conn.Settled().Revision.Stateless() {
-		out.Capabilities = q.told
+	if in.isModern() {
+		if out.Capabilities, out.Level = q.told, q.Level; q.Level == "" && !q.modern {
+			out.Level = usualLevel
+		}
 	}
 	defer r.kept.watch(&out)()
 	response, err := in.conn.Do(ctx, out)
 	in.endCall(r)
 	if err != nil && !errors.Is(context.Cause(in.life), errKept) {
 		r.kept.forget()
+	}
+	if q.Method == mcp.MethodResourcesSubscribe && err == nil && response.Kind == upstream.Complete {
+		in.followed.add(uriOf(q.Params))
+		hearing{in}.leaveFollowed(0, in.followed.all())
 	}
 	return response, err
 }

@@ -43,12 +43,21 @@ func (in lifetime) live() {
 
 // serve goes on with an instance that is open, until it ends or is ended. fresh says that this process has begun it.
 func (in lifetime) serve(fresh bool) {
+	ctx, cancel := context.WithCancel(in.life)
+	defer cancel()
+	if in.isModern() {
+		heard := in.followed.expect()
+		in.b.lives.Go(func() { hearing(in).listen(ctx) })
+		waits(in.b.c.Clock, heard.over, firstAckWait)
+	}
 	lister(in).listAll(fresh)
 	close(in.lists)
+	var listed time.Time
 	for err := error(nil); err == nil; {
 		select {
-		case <-in.wake:
-			if in.pause(relistEvery) {
+		case <-in.wake: // at once: a list may soon be another one again
+			if in.pause(relistEvery - in.b.c.Clock.Now().Sub(listed)) {
+				listed = in.b.c.Clock.Now()
 				lister(in).listStale(false)
 			}
 		case err = <-in.over:
@@ -121,7 +130,9 @@ func (in lifetime) logOf(process *keeper.Process, level slog.Level, text string,
 }
 
 // pause waits, and reports whether the instance is still to live.
-func (in lifetime) pause(d time.Duration) bool { return !waits(in.b.c.Clock, in.life.Done(), d) }
+func (in lifetime) pause(d time.Duration) bool {
+	return in.life.Err() == nil && (d <= 0 || !waits(in.b.c.Clock, in.life.Done(), d))
+}
 
 // waits waits until a channel is closed, and reports whether that was before a time was over.
 func waits(clock upstream.Clock, c <-chan struct{}, most time.Duration) bool {
@@ -160,7 +171,7 @@ func (in lifetime) open() error {
 		return err
 	}
 	in.conn = conn
-	in.b.settings.restore(ctx, in.instance)
+	restoreSubscriptions(ctx, in.instance)
 	estate(in).leaveStanding()
 	return nil
 }

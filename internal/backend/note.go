@@ -141,6 +141,7 @@ func (b *Backends) adoptOne(ctx context.Context, client *keeper.Client, kept kee
 		return err
 	}
 	in.conn = conn
+	hearing{in}.takeOver(texts[followedName])
 	close(in.ready)
 	estate{in}.leaveStanding() // with the epoch of this process
 	adopted := &isAdopted{in: in}

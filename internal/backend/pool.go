@@ -59,11 +59,11 @@ type (
 		kernel.Reply
 		all, before []Backend
 	}
-	// instanceOf asks for the instance that serves a holder now.
-	instanceOf struct {
+	// allOf asks for the instances that serve a holder now.
+	allOf struct {
 		kernel.Reply
 		name, holder string
-		in           *instance
+		all          []*instance
 	}
 	ticked   struct{}
 	shutDown struct{ keep bool }
@@ -81,7 +81,7 @@ func (m *isAdopted) Refused(error) { m.Done() }
 func (m *configured) Refused(error) { m.Done() }
 
 // Refused implements kernel.Refusable.
-func (m *instanceOf) Refused(error) { m.Done() }
+func (m *allOf) Refused(error) { m.Done() }
 
 // Receive implements kernel.Behaviour.
 func (a *poolActor) Receive(m any) {
@@ -138,8 +138,8 @@ func (a *poolActor) Receive(m any) {
 	case *configured:
 		a.configure(now, m)
 		m.Done()
-	case *instanceOf:
-		m.in = a.find(m.name, m.holder)
+	case *allOf:
+		m.all = a.findAll(m.name, m.holder)
 		m.Done()
 	case *counted:
 		m.of = a.count()
@@ -166,7 +166,7 @@ func (a *poolActor) Failed(m any, last bool) {
 		m.Done()
 	case *configured:
 		m.Done()
-	case *instanceOf:
+	case *allOf:
 		m.Done()
 	case *counted:
 		m.Done()
@@ -197,19 +197,19 @@ func (a *poolActor) configure(now time.Time, m *configured) {
 	}
 }
 
-// find returns the instance that serves a holder, nil if there is none.
-func (a *poolActor) find(backend, holder string) *instance {
+// findAll returns the instances that serve a holder.
+func (a *poolActor) findAll(backend, holder string) (all []*instance) {
 	for _, in := range a.instances {
 		if in.of.Name == backend && in.holder() == holder && in.life.Err() == nil {
-			return in
+			all = append(all, in)
 		}
 	}
-	return nil
+	return all
 }
 
 // forgetLists drops what an instance has listed for its holder, unless that has another one.
 func (a *poolActor) forgetLists(in *instance) {
-	if holder := in.holder(); holder != "" && a.find(in.of.Name, holder) == nil {
+	if holder := in.holder(); holder != "" && a.findAll(in.of.Name, holder) == nil {
 		a.b.catalogues.forget(in.of.Name, holder)
 	}
 }
@@ -391,7 +391,7 @@ func lendOf(ctx context.Context, b *Backends, of *Backend, c *Caller, q *Request
 		l.want.Looks, l.want.Holder, l.want.Principal, l.once = true, "", "", false
 	}
 	l.want.Askable = q.Asks && of.hasLines() && !session && b.catalogues.eraOf(of.Digest) != upstream.EraModern
-	q.told = c.told(&of.Options)
+	q.told, q.modern = c.told(&of.Options), c.Modern
 	if b.pool.Post(&wanted{l}) != nil {
 		return nil, refused(of.Name, &pool.Refuse{Reason: pool.Closed})
 	}

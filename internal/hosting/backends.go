@@ -11,7 +11,8 @@ import (
 
 // Backends run the backends of a node: see [backend.Backends], of which [Of] makes one.
 type Backends interface {
-	// Call asks a backend. The error is a *[backend.Error], or the cause of the end of ctx.
+	// Call asks a backend. The error is a *[backend.Error], or the cause of the end of ctx. It begins an instance where there is none, but for
+	// logging/setLevel and resources/unsubscribe.
 	Call(ctx context.Context, name string, c backend.Caller, q Asked) (upstream.Response, error)
 	// Notify sends a notification to the instance of a session, if there is one.
 	Notify(ctx context.Context, name, session, method string, params []byte) error
@@ -31,6 +32,7 @@ type Asked struct {
 	Header http.Header
 	Asks   bool   // the backend may ask the caller
 	Safe   bool   // it may run once more when its instance is lost
+	Level  string // the log level that the caller wants, "" for none
 	Key    string // of the call, over the processes that run it; "" for one whose client could come to no other process
 	Again  bool   // an earlier process has begun the call
 	// Progress gets the params of progress notifications, and Heard what else the backend says to the call. They must not block. A
@@ -70,7 +72,7 @@ type running struct{ *backend.Backends }
 var _ Backends = running{}
 
 func (r running) Call(ctx context.Context, name string, c backend.Caller, q Asked) (upstream.Response, error) {
-	out := backend.Request{Method: q.Method, Params: q.Params, Header: q.Header, Asks: q.Asks, Safe: q.Safe, Key: q.Key, Again: q.Again, Progress: q.Progress}
+	out := backend.Request{Method: q.Method, Params: q.Params, Header: q.Header, Asks: q.Asks, Safe: q.Safe, Level: q.Level, Key: q.Key, Again: q.Again, Progress: q.Progress}
 	if q.Heard != nil {
 		out.Event = func(e backend.Event) { q.Heard(SaidBy(e)) }
 	}

@@ -39,7 +39,7 @@ type Request struct {
 	Message *codec.Message
 	Key     string      // see Asked
 	Again   bool        // an earlier process has begun the call
-	Level   string      // the log level that the session has set, "" for none
+	Level   string      // the log level that the session has set, or that the request has, "" for none
 	Header  http.Header // of the client's request, nil for none; it is only read
 	// Log sends a log message with these params, and Missed tells how many were dropped. Complete fills in of a question how its answer is
 	// judged, and by whom it is followed.
@@ -72,9 +72,8 @@ func (s *Server) Call(ctx context.Context, q *Request) ([]byte, error) {
 	m := q.Item.backend
 	x := newExchange(ctx, q)
 	defer x.close()
-	s.settleLevel(ctx, m, q)
 	params := paramsOf(q)
-	out := Asked{Method: string(q.Message.Method), Header: headerOf(q), Asks: x.mayAsk(), Key: q.Key, Again: q.Again, Heard: x.hear}
+	out := Asked{Method: string(q.Message.Method), Header: headerOf(q), Asks: x.mayAsk(), Level: q.Level, Key: q.Key, Again: q.Again, Heard: x.hear}
 	out.Safe = out.Method != mcp.MethodToolsCall || m.safe(q.Item.Own, q.Item.listed())
 	if q.Client.ProgressToken() != nil {
 		out.Progress = func(params []byte) { x.hear(Said{Method: mcp.NotifyProgress, Params: params}) }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -301,61 +300,50 @@ func TestLearnFails(t *testing.T) {
 	})
 }
 
-// TestLevels tells a backend the level of a session before its first call, and when it changes.
+// TestLevels gives a backend the level of the caller with each call, and tells the instances that a session has of a new one.
 func TestLevels(t *testing.T) {
 	t.Parallel()
-	f := &fake{call: func(context.Context, string, backend.Caller, hosting.Asked) (upstream.Response, error) {
+	var levels []string
+	f := &fake{call: func(_ context.Context, _ string, _ backend.Caller, q hosting.Asked) (upstream.Response, error) {
+		levels = append(levels, q.Level)
 		return complete(`{"content":[]}`), nil
 	}}
 	f.set("a", toolsOf("echo"))
-	f.set("b", toolsOf("echo"))
-	f.set("shared", toolsOf("echo"))
-	s := serve(f, hosting.Backend{Name: "a"}, hosting.Backend{Name: "b"}, hosting.Backend{Name: "shared", Options: host.Options{Isolation: host.Shared}})
+	s := serve(f, hosting.Backend{Name: "a"})
 	c := callerOf("tenant/1")
-	ask := func(name, level string) {
-		t.Helper()
-		q := request(t, s, c, &client{}, listing.Tools, mcp.MethodToolsCall, fmt.Sprintf(`{"name":%q}`, name))
+	for _, level := range []string{"", "debug"} {
+		q := request(t, s, c, &client{}, listing.Tools, mcp.MethodToolsCall, `{"name":"a__echo"}`)
 		q.Level = level
 		if _, err := s.Call(t.Context(), q); err != nil {
 			t.Error(err)
 		}
 	}
-	expect := func(what string, want ...string) {
-		t.Helper()
-		if got := f.requests(); !slices.Equal(got, want) {
-			t.Errorf("%s:\n%s\nwant\n%s", what, lines(got...), lines(want...))
-		}
+	s.SetLevel(t.Context(), c, "error")
+	if got, want := f.requests(), []string{`a tools/call {"name":"echo"}`, `a tools/call {"name":"echo"}`, `a logging/setLevel {"level":"error"}`}; !slices.Equal(got, want) || !slices.Equal(levels, []string{"", "debug"}) {
+		t.Errorf("%s with the levels %q", lines(got...), levels)
 	}
-	ask("a__echo", "")
-	expect("without a level", `a tools/call {"name":"echo"}`)
-	s.SetLevel(t.Context(), c, "debug")
-	expect("a level for one that is used", `a logging/setLevel {"level":"debug"}`)
-	ask("a__echo", "debug")
-	ask("b__echo", "debug")
-	ask("b__echo", "debug")
-	ask("shared__echo", "debug")
-	expect("calls", `a tools/call {"name":"echo"}`, `b logging/setLevel {"level":"debug"}`, `b tools/call {"name":"echo"}`, `b tools/call {"name":"echo"}`, `shared tools/call {"name":"echo"}`)
-	s.Lost("a", c.Session)
-	ask("a__echo", "debug")
-	expect("after its instance was lost", `a logging/setLevel {"level":"debug"}`, `a tools/call {"name":"echo"}`)
 	s.SessionGone(c.Session)
 	if !slices.Equal(f.gone, []string{c.Session}) {
 		t.Errorf("gone: %q", f.gone)
 	}
 }
 
-// TestUnsubscribe tells a backend that a session wants no updates any more, unless others have the same instance.
+// TestUnsubscribe tells a backend that a session wants no updates any more, unless others that have the same instance do. What is left of an
+// instance that a single call has, nobody hears, and it is not asked for.
 func TestUnsubscribe(t *testing.T) {
 	t.Parallel()
-	for by, want := range map[host.Isolation]int{host.BySession: 2, host.ByPrincipal: 1, host.Shared: 1} {
+	for by, want := range map[host.Isolation]int{host.BySession: 4, host.ByPrincipal: 2, host.Shared: 2, host.ByCall: 0} {
 		f := &fake{}
 		f.set("one", catalogue(mcp.Revision20251125, nil, nil, []string{`{"uri":"x://1","name":"one"}`}, nil))
 		s := serve(f, hosting.Backend{Name: "one", Options: host.Options{Isolation: by}})
-		c := callerOf("tenant/1")
-		item, _ := s.Find(c, listing.Resources, "x://1")
+		item, _ := s.Find(callerOf("tenant/1"), listing.Resources, "x://1")
 		for _, method := range []string{mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe} {
-			if err := s.Subscribe(t.Context(), c, item, "x://1", method); err != nil {
-				t.Fatal(err)
+			for _, session := range []string{"tenant/1", "tenant/2"} {
+				c := callerOf(session)
+				c.Principal = "tenant"
+				if err := s.Subscribe(t.Context(), c, item, "x://1", method); err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
 		if got := f.requests(); len(got) != want {

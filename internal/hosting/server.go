@@ -54,16 +54,16 @@ func emptied(o *mcp.Object) *mcp.Object {
 
 // Server is a mounted server as far as others serve for it. Make it with New.
 type Server struct {
-	backends Backends
-	wait     time.Duration // of a request for a backend of which nothing is known
-	log      *slog.Logger
-	now      atomic.Pointer[[]*mounted]
-	uses     uses
+	backends  Backends
+	wait      time.Duration // of a request for a backend of which nothing is known
+	log       *slog.Logger
+	now       atomic.Pointer[[]*mounted]
+	followers followers
 }
 
 // New returns a Server without backends. wait is how long a request waits for one of which nothing is known.
 func New(b Backends, wait time.Duration, log *slog.Logger) *Server {
-	s := &Server{backends: b, wait: wait, log: log, uses: uses{of: make(map[string]map[string]string)}}
+	s := &Server{backends: b, wait: wait, log: log, followers: followers{of: make(map[followed]*following)}}
 	s.now.Store(&[]*mounted{})
 	return s
 }

@@ -125,7 +125,7 @@ func (c *Conn) Do(ctx context.Context, q Request) (Response, error) {
 
 // outgoing encodes a call for a revision, 0 for none yet.
 func (c *Conn) outgoing(one *call, r mcp.Revision) Outgoing {
-	h := hop{revision: r, clientInfo: c.o.ClientInfo, capabilities: one.q.Capabilities}
+	h := hop{revision: r, clientInfo: c.o.ClientInfo, capabilities: one.q.Capabilities, level: one.q.Level}
 	if h.capabilities == nil {
 		h.capabilities = c.o.Capabilities
 	}

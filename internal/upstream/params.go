@@ -13,6 +13,7 @@ type hop struct {
 	revision     mcp.Revision // what `_meta` says; nothing before 2026-07-28
 	clientInfo   []byte       // an object, or nil
 	capabilities []byte       // an object; nil is {}
+	level        string       // the log level, "" for what is passed on
 	progress     int64        // the token, 0 for none
 }
 
@@ -82,6 +83,10 @@ func (h hop) appendMeta(dst, old []byte) []byte {
 			dst = append(dst, '{', '}')
 		}
 		dst = append(dst, h.capabilities...)
+		if h.level != "" {
+			begin([]byte(mcp.MetaLogLevel))
+			dst = codec.AppendString(dst, h.level)
+		}
 	}
 	if h.progress != 0 {
 		begin([]byte(mcp.MetaProgressToken))
@@ -101,7 +106,7 @@ func (h hop) replaces(key []byte) bool {
 			return true
 		}
 	}
-	return !h.revision.Stateless() && sameKey(key, mcp.MetaLogLevel)
+	return (h.level != "" || !h.revision.Stateless()) && sameKey(key, mcp.MetaLogLevel)
 }
 
 // sameKey reports whether key, as [codec.Members] yields it, is name.

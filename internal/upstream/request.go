@@ -23,6 +23,9 @@ type Request struct {
 	// Capabilities are those of the client for this request alone, an object (2026-07-28); nil is
 	// those of [Options].
 	Capabilities []byte
+	// Level is the log level that the client of the request wants, which `_meta` says in place of what Params has
+	// (2026-07-28); "" leaves that as it is. In the older era logging/setLevel tells it.
+	Level string
 	// Header has more HTTP headers, such as Mcp-Param-*. Links without headers ignore it.
 	Header http.Header
 

@@ -6,10 +6,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/troupe-run/troupe"
 	theirs "github.com/troupe-run/troupe/host"
@@ -28,10 +30,12 @@ type message struct {
 		Arguments json.RawMessage `json:"arguments"`
 		Meta      struct {
 			Token json.RawMessage `json:"progressToken"`
+			Level string          `json:"io.modelcontextprotocol/logLevel"`
 		} `json:"_meta"`
 		Responses json.RawMessage `json:"inputResponses"`
 		State     string          `json:"requestState"`
 		RequestID json.RawMessage `json:"requestId"`
+		News      json.RawMessage `json:"notifications"`
 	} `json:"params"`
 	Result json.RawMessage `json:"result"`
 	Error  json.RawMessage `json:"error"`
@@ -47,6 +51,33 @@ type stranger struct {
 	began  atomic.Int64                  // how many instances have begun
 	tools  atomic.Pointer[string]        // the list of tools in place of lists
 	wanted func(t *talk, m message) bool // before anything else; true for what it has answered
+
+	mu    sync.Mutex // guards the rest
+	asked []string   // what it was asked about news, and the log levels that it was told
+	talks []*talk    // the instances
+}
+
+func (s *stranger) note(format string, values ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked = append(s.asked, fmt.Sprintf(format, values...))
+}
+
+// notes are what it was asked about news since the last time.
+func (s *stranger) notes() string {
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := strings.Join(s.asked, ", ")
+	s.asked = nil
+	return all
+}
+
+// last is the instance that has begun last.
+func (s *stranger) last() *talk {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.talks[len(s.talks)-1]
 }
 
 // talk is one instance of a stranger.
@@ -58,6 +89,76 @@ type talk struct {
 	out io.Writer
 	n   int
 	ask map[string]chan message
+	// ears are the filters of the requests for news that are open, by their ids, or the resources that were subscribed to.
+	ears map[string]string
+}
+
+// tell sends a notification to those who have asked for it: what names it in a filter of the newer era. In the older one lists are told unasked.
+func (t *talk) tell(what, method, params string) {
+	t.mu.Lock()
+	ears := maps.Clone(t.ears)
+	t.mu.Unlock()
+	if !t.s.modern {
+		if _, wanted := ears[what]; wanted || !strings.Contains(method, "updated") {
+			t.say(`{"jsonrpc":"2.0","method":%q,"params":{%s}}`, method, params)
+		}
+		return
+	}
+	if params != "" {
+		params = "," + params
+	}
+	for id, filter := range ears {
+		if strings.Contains(filter, what) {
+			t.say(`{"jsonrpc":"2.0","method":%q,"params":{"_meta":{"io.modelcontextprotocol/subscriptionId":%s}%s}}`, method, id, params)
+		}
+	}
+}
+
+// changes tells that a resource has changed.
+func (t *talk) changes(uri string) {
+	t.tell(uri, "notifications/resources/updated", fmt.Sprintf(`"uri":%q`, uri))
+}
+
+// lists tells that the tools are others now.
+func (t *talk) lists(tools string) {
+	t.s.tools.Store(&tools)
+	t.tell("toolsListChanged", "notifications/tools/list_changed", "")
+}
+
+// hears takes what is about news, and reports whether it was that.
+func (t *talk) hears(m message) bool {
+	t.mu.Lock()
+	was, wanted := t.ears[string(m.Params.RequestID)]
+	switch {
+	case m.Method == "subscriptions/listen" && t.s.modern:
+		t.ears[string(m.ID)] = string(m.Params.News)
+	case m.Method == "notifications/cancelled" && wanted:
+		delete(t.ears, string(m.Params.RequestID))
+	case m.Method == "resources/subscribe":
+		t.ears[m.Params.URI] = ""
+	case m.Method == "resources/unsubscribe":
+		delete(t.ears, m.Params.URI)
+	}
+	t.mu.Unlock()
+	switch {
+	case m.Method == "subscriptions/listen" && t.s.modern:
+		t.s.note("listen %s", m.Params.News)
+		t.say(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":%s},"notifications":%s}}`, m.ID, m.Params.News)
+	case m.Method == "notifications/cancelled" && wanted:
+		t.s.note("end %s", was)
+	case t.s.modern && (m.Method == "resources/subscribe" || m.Method == "resources/unsubscribe" || m.Method == "logging/setLevel"):
+		t.s.note("%s, which it does not have", m.Method)
+		t.say(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"method not found"}}`, m.ID)
+	case m.Method == "resources/subscribe", m.Method == "resources/unsubscribe":
+		t.s.note("%s %s", strings.TrimPrefix(m.Method, "resources/"), m.Params.URI)
+		t.result(m, `{}`)
+	case m.Method == "logging/setLevel":
+		t.s.note("level %s", m.Params.Level)
+		t.result(m, `{}`)
+	default:
+		return false
+	}
+	return true
 }
 
 func (t *talk) say(format string, values ...any) {
@@ -102,7 +203,10 @@ const strangerInfo = `{"name":"stranger","version":"2","odd":true}`
 func (s *stranger) serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	s.began.Add(1)
 	ctx, cancel := context.WithCancel(ctx)
-	t := &talk{s: s, ctx: ctx, end: cancel, out: out, ask: make(map[string]chan message)}
+	t := &talk{s: s, ctx: ctx, end: cancel, out: out, ask: make(map[string]chan message), ears: make(map[string]string)}
+	s.mu.Lock()
+	s.talks = append(s.talks, t)
+	s.mu.Unlock()
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
@@ -150,11 +254,12 @@ func (s *stranger) serve(ctx context.Context, in io.Reader, out io.Writer) error
 func (t *talk) receive(running *sync.WaitGroup, m message) {
 	capabilities := `{"tools":{"listChanged":true},"prompts":{},"resources":{"subscribe":true},"logging":{},"completions":{}}`
 	switch {
+	case t.hears(m):
 	case m.ID == nil:
 		if t.s.heard != nil {
 			t.s.heard(t, m.Method)
 		}
-	case m.Method == "ping", m.Method == "logging/setLevel", m.Method == "resources/subscribe", m.Method == "resources/unsubscribe":
+	case m.Method == "ping":
 		t.result(m, `{}`)
 	case m.Method == "server/discover" && t.s.modern:
 		t.result(m, `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":`+capabilities+`,"instructions":"be kind","ttlMs":0,"cacheScope":"private","_meta":{"io.modelcontextprotocol/serverInfo":`+strangerInfo+`}}`)
