@@ -210,7 +210,7 @@ func (t *backendTask) find(ctx context.Context) error {
 		case err == nil:
 			return nil
 		}
-		if err := t.afterFailure(ctx, err, &failed); err != nil {
+		if err := t.again(ctx, err, &failed); err != nil {
 			return err
 		}
 	}
@@ -227,8 +227,8 @@ func (t *backendTask) cancel() {
 	_, _ = t.on.Ask(ctx, mcp.MethodTasksCancel, t.params()) // it may have ended
 }
 
-// afterFailure waits until the task may be looked at again after that has failed, or returns why nobody does.
-func (t *backendTask) afterFailure(ctx context.Context, err error, failed *int) error {
+// noteFailure notes that the task could not be looked at. It returns why nobody does so again, nil if that is to be tried after the pause.
+func (t *backendTask) noteFailure(ctx context.Context, err error, failed *int) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -244,7 +244,16 @@ func (t *backendTask) afterFailure(ctx context.Context, err error, failed *int) 
 		t.x.hit(limits.BackendPolls.Row)
 		return err
 	}
-	return sleep(ctx, min(max(t.pause, f.After), mostPoll))
+	t.pause = min(max(t.pause, f.After), mostPoll)
+	return nil
+}
+
+// again is noteFailure that waits until the next try.
+func (t *backendTask) again(ctx context.Context, err error, failed *int) error {
+	if err := t.noteFailure(ctx, err, failed); err != nil {
+		return err
+	}
+	return sleep(ctx, t.pause)
 }
 
 // awaitResult waits for the result of a task of 2025-11-25. Its questions come meanwhile.
@@ -257,7 +266,7 @@ func (t *backendTask) awaitResult(ctx context.Context) (upstream.Response, error
 			}
 			return r, nil
 		}
-		if err := t.afterFailure(ctx, err, &failed); err != nil {
+		if err := t.again(ctx, err, &failed); err != nil {
 			return r, err
 		}
 	}
@@ -320,7 +329,7 @@ func (t *backendTask) poll(ctx context.Context) (upstream.Response, error) {
 		timer.Stop()
 		r, err := t.on.Ask(ctx, mcp.MethodTasksGet, t.params())
 		if err != nil {
-			if err := t.afterFailure(ctx, err, &failed); err != nil {
+			if err := t.noteFailure(ctx, err, &failed); err != nil {
 				return r, err
 			}
 			continue
@@ -403,7 +412,7 @@ func (t *backendTask) update(ctx context.Context, responses []byte) error {
 		case err == nil:
 			return nil
 		}
-		if err := t.afterFailure(ctx, err, &failed); err != nil {
+		if err := t.again(ctx, err, &failed); err != nil {
 			return err
 		}
 	}
