@@ -58,7 +58,7 @@ func (s *serviceHosting) offer(all []Backend, atOnce bool) {
 	server := s.now()
 	if server == nil {
 		server = hosting.New(s.rt.backends, s.rt.log)
-		server.Tasks = s.srv.mayMakeTasks
+		server.Tasks = func(asks bool) { noteHostedTasks(s.service, asks) }
 	}
 	list, run := make([]hosting.Backend, len(all)), make([]backend.Backend, len(all))
 	for i := range all {
@@ -311,7 +311,7 @@ func (s hostedCalls) callTool(ctx context.Context, call *Call, dst []byte) ([]by
 		}
 		return out, nil
 	}
-	return s.tasks.callHosted(ctx, call, t, dst)
+	return callHosted(ctx, s.service, call, t, dst)
 }
 
 // mayRun reports whether a name may be that of a tool of a backend.

@@ -567,8 +567,13 @@ func (s *Server) addTool(t *tool, replace bool) error {
 	if err != nil {
 		return fmt.Errorf("troupe: tool %w", err)
 	}
-	if t.runsLong() || t.Task.startsAsTask() {
-		s.mayMakeTasks(t.Task.startsAsTask())
+	if t.runsLong() {
+		s.longTasks.Store(true)
+	}
+	if t.Task.startsAsTask() && !s.hasTasks.Swap(true) {
+		if here := s.mount.mountedService(); here != nil {
+			here.rt.tasks.Serve(here.id)
+		}
 	}
 	if t.UI.Page != "" {
 		s.hasPages.Store(true)
@@ -579,19 +584,6 @@ func (s *Server) addTool(t *tool, replace bool) error {
 		s.mount.adviseName(t.Name)
 	}
 	return nil
-}
-
-// mayMakeTasks notes that there is a tool whose calls may become tasks: by themselves, or with asks as their clients ask.
-func (s *Server) mayMakeTasks(asks bool) {
-	if !asks {
-		s.longTasks.Store(true)
-		return
-	}
-	if !s.hasTasks.Swap(true) {
-		if here := s.mount.mountedService(); here != nil {
-			here.rt.tasks.Serve(here.id)
-		}
-	}
 }
 
 // Tools returns the server's tools, in the order of their names, each as it was registered

@@ -683,17 +683,28 @@ func (s *serviceTasks) becomesTask(c *Call, t *tool) (yes bool, refusal *mcp.Err
 	return false, nil // a client of an older revision cannot ask for a task: it has the result
 }
 
+// noteHostedTasks notes that a backend lists tools whose calls may become tasks: by themselves, or with asks as clients ask. Its caller may hold the
+// lock of the mount point.
+func noteHostedTasks(s *service, asks bool) {
+	switch {
+	case !asks:
+		s.srv.longTasks.Store(true)
+	case !s.srv.hasTasks.Swap(true):
+		s.rt.tasks.Serve(s.id)
+	}
+}
+
 // callHosted calls a tool of a backend, which t stands for: as a task for a client that asks for one, and otherwise so that the call may become one.
-func (s *serviceTasks) callHosted(ctx context.Context, call *Call, t *tool, dst []byte) ([]byte, int, *mcp.Error) {
+func callHosted(ctx context.Context, s *service, call *Call, t *tool, dst []byte) ([]byte, int, *mcp.Error) {
 	if refused := call.requireScopes(t.needs); refused != nil {
 		return nil, 0, refused
 	}
 	if !call.revision().Stateless() {
-		made, refusal := s.becomesTask(call, t)
+		made, refusal := s.tasks.becomesTask(call, t)
 		if made {
 			var args []byte
 			if args, refusal = callArguments(call, t); refusal == nil {
-				return s.createTask(ctx, call, t, args, dst)
+				return s.tasks.createTask(ctx, call, t, args, dst)
 			}
 		}
 		if refusal != nil {
