@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,19 +27,18 @@ const related = `"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"` + 
 type tasker struct {
 	stranger
 	insists bool   // it refuses who does not declare tasks
-	end     string // members of a task of the newer era that has ended
+	end     string // members of a task of the newer era that has ended; with "" no task ends
 	asks    bool
 
-	mu        sync.Mutex // guards the rest
-	made      int        // tasks that were made
-	cancelled chan string
-	given     chan string // the answer to the question, in the newer era
-	answer    string
-	results   atomic.Int64
+	cancelled chan string // gets the tasks that are cancelled
+
+	mu     sync.Mutex // guards the rest
+	made   int        // tasks that were made
+	answer string     // to the question, in the newer era
 }
 
 func newTasker(modern bool) *tasker {
-	s := &tasker{cancelled: make(chan string, 8), given: make(chan string, 8), asks: true}
+	s := &tasker{cancelled: make(chan string, 8), asks: true}
 	s.modern = modern
 	s.end = `"status":"completed","result":{"content":[{"type":"text","text":"done: %s"}]}`
 	s.call = s.called
@@ -92,8 +90,11 @@ func (s *tasker) called(t *talk, m message) {
 			t.say(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1,%s}}`, m.Params.Meta.Token, related)
 		}
 	case m.Method == "tasks/result":
-		s.results.Add(1)
 		t.say(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{%s,"ttl":null}}`, strings.ReplaceAll(s.task("working"), "it runs", "it waits"))
+		if s.end == "" {
+			<-t.ctx.Done()
+			return
+		}
 		answer := "nothing"
 		if s.asks {
 			answer = t.asks("elicitation/create", `{"message":"who?","requestedSchema":{"type":"object","properties":{"answer":{"type":"string"}}},`+related+`}`)
@@ -153,7 +154,7 @@ func hidesTheirs(t *testing.T, what string, texts ...string) {
 }
 
 // field is a member of a message, by its path.
-func field(t *testing.T, text string, path ...string) string {
+func field(t testing.TB, text string, path ...string) string {
 	t.Helper()
 	raw := json.RawMessage(text)
 	for _, name := range path {
@@ -164,6 +165,22 @@ func field(t *testing.T, text string, path ...string) string {
 		raw = members[name]
 	}
 	return strings.Trim(string(raw), `"`)
+}
+
+// aboutTask sends a request about a task, and returns the response.
+func aboutTask(m *host.Stateless, method, params string) string {
+	m.T.Helper()
+	request := m.Body(m.NextID(), method, params, "")
+	return response(m.T, m.Client.Post(request, append(m.Header(method, request), "Mcp-Name", field(m.T, params, "taskId"))...))
+}
+
+// response is an answer, which comes on a stream if it takes long.
+func response(t *testing.T, a *kit.Answer) string {
+	t.Helper()
+	if a.Stream() {
+		return host.Last(t, a)
+	}
+	return a.Body
 }
 
 const acceptMe = `{"action":"accept","content":{"answer":"me"}}`
@@ -230,28 +247,28 @@ func TestTasksOfNewerClients(t *testing.T) {
 				id := field(t, a.Body, "result", "taskId")
 				one := `{"taskId":"` + id + `"}`
 				time.Sleep(5 * time.Second)
-				now, _ := m.Do("tasks/get", one)
-				if field(t, now.Body, "result", "status") != "input_required" {
-					t.Fatalf("the task is %s", now.Body)
+				now := aboutTask(m, "tasks/get", one)
+				if field(t, now, "result", "status") != "input_required" {
+					t.Fatalf("the task is %s", now)
 				}
-				if message := field(t, now.Body, "result", "statusMessage"); !strings.HasPrefix(message, "it ") {
+				if message := field(t, now, "result", "statusMessage"); !strings.HasPrefix(message, "it ") {
 					t.Errorf("it says %q", message)
 				}
 				var r struct {
 					Result struct{ InputRequests map[string]json.RawMessage }
 				}
-				if err := json.Unmarshal([]byte(now.Body), &r); err != nil || len(r.Result.InputRequests) != 1 {
-					t.Fatalf("%v: %s", err, now.Body)
+				if err := json.Unmarshal([]byte(now), &r); err != nil || len(r.Result.InputRequests) != 1 {
+					t.Fatalf("%v: %s", err, now)
 				}
 				for key := range r.Result.InputRequests {
-					given, _ := m.Do("tasks/update", fmt.Sprintf(`{"taskId":%q,"inputResponses":{%q:%s}}`, id, key, acceptMe))
-					host.Contains(t, "tasks/update", given.Body, `"resultType":"complete"`)
+					given := aboutTask(m, "tasks/update", fmt.Sprintf(`{"taskId":%q,"inputResponses":{%q:%s}}`, id, key, acceptMe))
+					host.Contains(t, "tasks/update", given, `"resultType":"complete"`)
 				}
 				time.Sleep(5 * time.Second)
-				end, _ := m.Do("tasks/get", one)
-				host.Contains(t, "the end", end.Body, `"status":"completed"`)
-				host.Contains(t, "the end", end.Body, answerIn(modern))
-				hidesTheirs(t, "what it got", a.Body, now.Body, end.Body)
+				end := aboutTask(m, "tasks/get", one)
+				host.Contains(t, "the end", end, `"status":"completed"`)
+				host.Contains(t, "the end", end, answerIn(modern))
+				hidesTheirs(t, "what it got", a.Body, now, end)
 				if s.tasks() != 1 {
 					t.Errorf("the backend has made %d tasks", s.tasks())
 				}
@@ -300,21 +317,21 @@ func TestTaskIsCancelled(t *testing.T) {
 		t.Run(fmt.Sprintf("modern=%v", modern), func(t *testing.T) {
 			kit.Bubble(t, func(t *testing.T) {
 				s := newTasker(modern)
-				s.insists = true
+				s.insists, s.asks, s.end = true, false, ""
 				h := alone(t, &s.stranger)
 				m := h.Stateless(tasksClient)
 				a, _ := m.Tool("echo", `{}`)
 				id := field(t, a.Body, "result", "taskId")
 				time.Sleep(5 * time.Second)
-				m.Do("tasks/cancel", `{"taskId":"`+id+`"}`)
+				aboutTask(m, "tasks/cancel", `{"taskId":"`+id+`"}`)
 				host.Equal(t, "the task", <-s.cancelled, theirTask)
 
 				c := h.Unchecked().InitializeAs(host.R20250618, host.EveryCapability)
-				call := c.Post(host.Call("7", "echo", `{}`))
-				host.NextQuestion(t, call)
+				call := c.PostLater(host.Call("7", "echo", `{}`))
+				time.Sleep(5 * time.Second)
 				c.Post(host.Cancel("7"))
 				host.Equal(t, "the task of a call", <-s.cancelled, theirTask)
-				call.Close()
+				(<-call).Close()
 			})
 		})
 	}
@@ -333,7 +350,7 @@ func TestTaskFails(t *testing.T) {
 			s.insists, s.asks, s.end = true, false, end
 			c := alone(t, &s.stranger).Session()
 			a := c.Post(host.Call("1", "echo", `{}`))
-			host.Equal(t, end, host.Last(t, a), want)
+			host.Equal(t, end, response(t, a), want)
 		}
 	})
 }
@@ -367,7 +384,7 @@ func TestTaskOfAPlainCall(t *testing.T) {
 		c := alone(t, s).Session()
 		made := c.Post(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"may","arguments":{},"task":{}}}`).Body
 		id := field(t, made, "result", "task", "taskId")
-		host.Contains(t, "the result", host.Last(t, c.Post(host.Method("2", "tasks/result", `{"taskId":"`+id+`"}`))), `"text":"done"`)
+		host.Contains(t, "the result", response(t, c.Post(host.Method("2", "tasks/result", `{"taskId":"`+id+`"}`))), `"text":"done"`)
 		host.Contains(t, "one that may not", c.Post(`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"echo","arguments":{},"task":{}}}`).Body, `"code":-32601`)
 		host.Contains(t, "without a task", c.Post(host.Call("4", "may", `{}`)).Body, `"text":"done"`)
 	})
@@ -403,10 +420,9 @@ func TestTaskIsFollowedAgain(t *testing.T) {
 			one := `{"taskId":"` + id + `"}`
 			var got string
 			if client == "newer" {
-				a, _ := m.Do("tasks/get", one)
-				got = a.Body
+				got = aboutTask(m, "tasks/get", one)
 			} else {
-				got = host.Last(t, c.Post(host.Method("2", "tasks/result", one)))
+				got = response(t, c.Post(host.Method("2", "tasks/result", one)))
 			}
 			host.Contains(t, client, got, `"text":"at last"`)
 			if s.tasks() != 1 {
