@@ -474,19 +474,6 @@ func (s hostedCalls) requestOf(ctx context.Context, call *Call, c *hosting.Calle
 	return q
 }
 
-// remember is what an earlier run of a call has stored under the name of a step, or else value, which a later run finds.
-func remember(ctx context.Context, call *Call, name string, value []byte) ([]byte, error) {
-	found, run, err := call.c.BeginStep(ctx, name)
-	if err != nil || found != nil {
-		if found != nil {
-			value = found.Value
-		}
-		return value, err
-	}
-	defer run.End()
-	return value, run.Keep(ctx, value, "")
-}
-
 // respondError is the response to a call that a backend has not answered, or has refused.
 func (s hostedCalls) respondError(dst []byte, call *Call, item *hosting.Item, err error) ([]byte, *mcp.Error) {
 	if wire, ok := errors.AsType[*mcp.Error](err); ok && wire != nil {

@@ -370,6 +370,19 @@ func (h *hostedTask) Leaves(cause error) bool {
 	return errors.Is(cause, ErrTaskTakenOver) || errors.Is(cause, ErrStreamLost)
 }
 
+// remember is what an earlier run of a call has stored under the name of a step, or else value, which a later run finds.
+func remember(ctx context.Context, call *Call, name string, value []byte) ([]byte, error) {
+	found, run, err := call.c.BeginStep(ctx, name)
+	if err != nil || found != nil {
+		if found != nil {
+			value = found.Value
+		}
+		return value, err
+	}
+	defer run.End()
+	return value, run.Keep(ctx, value, "")
+}
+
 // taskAttempt is the run of a call's task, nil if it has none.
 func taskAttempt(c *actors.Call) *worker.Attempt {
 	if d, ok := c.Detached().(*taskRun); ok {
