@@ -98,10 +98,10 @@ func (x *exchange) prepareTask(ctx context.Context, out *Asked) error {
 	return nil
 }
 
-// insistsOnTask reports whether a backend refuses a call only because it wants to make a task of it, as far as it was not told that it
-// may. It is: we wait for the end in the client's stead.
+// insistsOnTask reports whether a backend refuses a call only because it was not told that it may make a task of it. It may: we wait for the
+// end in the stead of a client that cannot say so. One of the newer era could, and gets the refusal.
 func (x *exchange) insistsOnTask(r *upstream.Response, out *Asked) bool {
-	if out.Follow == nil || out.Tasks || x.Item.in.core || r.Err().Code != mcp.CodeMissingCapability {
+	if out.Follow == nil || out.Tasks || x.Caller.Revision.Stateless() || x.Item.in.core || r.Err().Code != mcp.CodeMissingCapability {
 		return false
 	}
 	lacking := codec.Optional(codec.Optional(r.Error, "data"), "requiredCapabilities")
