@@ -27,4 +27,7 @@ type HostingOptions struct {
 	// MaxInstances is how many instances there may be on this node, over all servers. 0 means 512, negative no bound but those of
 	// the backends.
 	MaxInstances int
+	// LearnWait is how long a request waits for the lists of a backend of which nothing is known yet, before it is answered without
+	// that backend. 0 means 5 seconds.
+	LearnWait time.Duration
 }

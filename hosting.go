@@ -57,7 +57,7 @@ func (s *serviceHosting) configure(all []Backend) {
 func (s *serviceHosting) offer(all []Backend, atOnce bool) {
 	server := s.now()
 	if server == nil {
-		server = hosting.New(s.rt.backends, s.rt.log)
+		server = hosting.New(s.rt.backends, s.rt.learnWait, s.rt.log)
 		server.Tasks = func(asks bool) { noteHostedTasks(s.service, asks) }
 	}
 	list, run := make([]hosting.Backend, len(all)), make([]backend.Backend, len(all))
@@ -342,6 +342,13 @@ func (s hostedCalls) routeMethod(ctx context.Context, call *Call, m *codec.Messa
 		if uri, bad := s.resources.resourceURI(m); bad == nil && !s.hasResource(uri) {
 			c = s.callerIn(call)
 			item = s.find(ctx, call, c, listing.Resources, uri)
+		}
+	case mcp.MethodSkillsList, mcp.MethodSkillsGet, mcp.MethodResourcesDirectoryRead:
+		if s.srv.opts.Visible == nil { // it cannot judge what they show
+			c = s.callerIn(call)
+			s.now().Learn(ctx, c)
+			about := s.now().About(c, s.hasItems())
+			item = about.Whole(mcp.ExtensionSkills)
 		}
 	case mcp.MethodCompletionComplete:
 		c = s.callerIn(call)

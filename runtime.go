@@ -144,7 +144,7 @@ func New(o Options) (*Runtime, error) {
 	limits.Fill(&work, &o)
 	rt.tasks = worker.NewPool(work)
 	rt.operations.startProcess()
-	rt.backends = newBackends(rt)
+	rt.backends, rt.learnWait = newBackends(rt), rt.opts.Hosting.LearnWait
 	rt.news.startWith(rt)
 	if m := node.Mail(); m != nil {
 		m.Says(rt.operations.process.Load)

@@ -55,6 +55,7 @@ type shared struct {
 	knowsCallers   bool // somebody says who makes a request
 	takesAnybody   bool // or it may be that nobody does
 	backends       *hosting.Node
+	learnWait      time.Duration          // Options.Hosting.LearnWait
 	crowd          bool                   // those of whom nobody says who they are may be several, wherever they come from
 	taskMax        time.Duration          // Options.Store.TaskMax
 	redact         func(*LogMessage) bool // Options.Redact

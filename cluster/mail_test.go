@@ -425,6 +425,14 @@ func TestMailGone(t *testing.T) {
 		if got := gone(a, store.Address{Node: "nobody", Boot: "m"}); got != "true false" {
 			t.Errorf("when it has just come back, and another one knows: %s", got)
 		}
+		change(t, b.MarkTaken(t.Context(), "m", time.Hour)) // as its streams go on elsewhere
+		if got := gone(a, store.Address{Node: "nobody", Boot: "m"}); got != "true false" {
+			t.Errorf("when it has just come back, and a stream of the one that left was taken over: %s", got)
+		}
+		change(t, b.MarkTaken(t.Context(), "n", time.Hour))
+		if got := gone(a, store.Address{Node: "nobody", Boot: "n"}); got != "false true" {
+			t.Errorf("when it has just come back, and streams were taken from one that may be back: %s", got)
+		}
 		time.Sleep(a.opts.Lease)
 		if got := gone(a, store.Address{Node: "nobody", Boot: "y"}); got != "true false" {
 			t.Errorf("a lease later: %s", got)

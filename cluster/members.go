@@ -179,9 +179,16 @@ func (n *Members) judgeGone(ctx context.Context, p store.Address) (bool, error) 
 var errNotSteady = errors.New("this node has not had its lease for long enough to tell")
 
 // MarkTaken notes, for a time, that a boot is gone, before the first of its streams is taken over. A process that was cut off for so long that
-// the writer records of its streams have expired learns from that whether any of them may have been another's meanwhile.
+// the writer records of its streams have expired learns from that whether any of them may have been another's meanwhile. Of a boot that has
+// left it stays known that it has: those that have just begun could not tell otherwise, and would hold whoever comes for its streams.
 func (n *Members) MarkTaken(ctx context.Context, boot string, ttl time.Duration) error {
-	return n.markTaken(ctx, boot, "taken", ttl)
+	why := "taken"
+	if validName(boot) {
+		if before, _, err := n.getRecord(ctx, n.streamName("nodes"), n.subjectOf(takenKey(boot))); err == nil && string(before) == hasLeft {
+			why = hasLeft
+		}
+	}
+	return n.markTaken(ctx, boot, why, ttl)
 }
 
 func (n *Members) markTaken(ctx context.Context, boot, why string, ttl time.Duration) error {

@@ -357,9 +357,7 @@ func TestHostedLeavesNoOrphans(t *testing.T) {
 		p := hostOn(t, append([]string{"--data", t.TempDir()}, s.command("launcher", "plain")...)...)
 		g := &guest{p: p, revision: "2025-11-25", capabilities: "{}"}
 		if r := g.initialize(t); r.Error == nil {
-			if r := g.call(t, "echo", "{}"); r.Error == nil {
-				t.Errorf("echo says %s", r.says())
-			}
+			g.call(t, "echo", "{}") // which it may answer in the time that it is given to end
 		}
 		s.nothingLeft(t)
 	})

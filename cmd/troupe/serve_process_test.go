@@ -121,6 +121,7 @@ func startPrepared(t *testing.T, prepare func(*exec.Cmd), args ...string) *proce
 	if !slices.Contains(args, "--nats") && !slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "nats-listen=") }) { // no other process waits for its lease to end
 		flags = append(flags, "--set", "lease=2m") // a busy machine may keep it from renewing one
 	}
+	flags = append(flags, "--set", "learn-wait=5m") // and a backend from saying what it lists
 	args, env := withoutVariables(args)
 	p.cmd = exec.Command(binary(t), append(flags, args...)...)
 	p.cmd.Stderr, p.cmd.Env = p.stderr, env

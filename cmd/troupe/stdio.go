@@ -14,7 +14,7 @@ import (
 
 // stdioGroups are the settings that stdio shares with serve.
 var stdioGroups = []flagGroup{
-	{"Servers of others; the section backends of the file says more", []string{"servers", "max-instances"}},
+	{"Servers of others; the section backends of the file says more", []string{"servers", "max-instances", "learn-wait"}},
 	{"Requests", []string{"max-body", "max-depth", "max-batch", "max-values", "max-uri", "max-call", "max-ask", "log-rate", "ping-every", "calls-per-session", "pending-per-session", "subscriptions-per-session", "max-queued", "page-size", "revisions", "conformance", "drain-wait"}},
 	{"This process", []string{"log-level", "log-format", "log-requests", "metrics-detail", "trace-principals"}},
 }

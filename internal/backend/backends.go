@@ -175,7 +175,8 @@ type Request struct {
 	Follow func(ctx context.Context, on *Following, answer upstream.Response) (upstream.Response, error)
 	Begun  *upstream.Response
 
-	told []byte // the capabilities of its caller
+	told  []byte // the capabilities of its caller
+	looks bool   // nothing is asked: its caller wants to know what the instance lists
 }
 
 // mostTries is how often a request is handed to an instance: it was not run, or it is safe and was lost.
@@ -315,7 +316,7 @@ func (b *Backends) Learn(ctx context.Context, name string, c Caller) (*Catalogue
 	if known, ok := b.Catalogue(name, c); ok && b.Knows(name, c) {
 		return known, nil
 	}
-	l, err := b.lend(ctx, name, &c, &Request{})
+	l, err := b.lend(ctx, name, &c, &Request{looks: true})
 	if err != nil {
 		return nil, err
 	}

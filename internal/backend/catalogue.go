@@ -116,15 +116,13 @@ func (c *catalogues) eraOf(digest string) upstream.Era {
 }
 
 // note remembers what an instance lists, and returns what it has listed before, or one like it; nil if nothing was known. What the instance of
-// a holder lists after its first lists is the holder's alone: what it has been told meanwhile may be in there.
-func (c *catalogues) note(k pool.Kind, holder string, is *Catalogue) (before *Catalogue) {
+// a holder lists after its first lists is the holder's alone, if anything is known of its kind: what it has been told meanwhile may be in there.
+func (c *catalogues) note(k pool.Kind, holder string, is *Catalogue, first bool) (before *Catalogue) {
 	before, _ = c.find(k, holder)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if holder != "" {
-		own := ownership{k.Backend, holder}
-		later := c.own[own] != nil
-		if c.own[own] = is; later {
+		if c.own[ownership{k.Backend, holder}] = is; !first && c.known[k] != nil {
 			return before
 		}
 	}
@@ -189,7 +187,7 @@ func (c *catalogues) load(b *Backend, data []byte) error {
 		}
 		k := pool.Kind{Backend: b.Name, Digest: b.Digest, Client: s.Client}
 		if !c.has(k, "") {
-			c.note(k, "", newCatalogue(settled, s.Items))
+			c.note(k, "", newCatalogue(settled, s.Items), true)
 		}
 	}
 	return nil
@@ -211,12 +209,12 @@ func (s *storedCatalogue) settled() (*upstream.Settled, error) {
 // A lister asks an instance what it lists.
 type lister struct{ *instance }
 
-// listAll asks the instance for all its lists, and remembers them.
-func (in lister) listAll() {
+// listAll asks the instance for all its lists, and remembers them. first says that nobody can have told the instance anything yet.
+func (in lister) listAll(first bool) {
 	for of := range in.stale {
 		in.stale[of].Store(true)
 	}
-	in.listStale()
+	in.listStale(first)
 }
 
 // methods are how the lists are asked for, and by which capability a backend says that it has them.
@@ -228,7 +226,7 @@ var methods = [...]struct{ method, capability string }{
 }
 
 // listStale asks the instance for the lists that it says have changed. A list that it cannot show stays as it was known.
-func (in lister) listStale() {
+func (in lister) listStale(first bool) {
 	settled := in.conn.Settled()
 	was, _ := in.b.catalogues.find(in.kind, in.holder())
 	var items [4][][]byte
@@ -261,7 +259,7 @@ func (in lister) listStale() {
 		return
 	}
 	is := newCatalogue(settled, items)
-	before := in.b.catalogues.note(in.kind, in.holder(), is)
+	before := in.b.catalogues.note(in.kind, in.holder(), is, first)
 	if changed := is.differing(before); len(changed) > 0 || before == nil {
 		in.b.catalogueChanged(in.instance, changed)
 	}

@@ -70,6 +70,22 @@ func TestListsWithoutAProcess(t *testing.T) {
 	}
 }
 
+// TestOneInstanceAtFirst: whoever has waited for the lists of a backend is served by the instance that has shown them.
+func TestOneInstanceAtFirst(t *testing.T) {
+	for _, caller := range []Caller{{Session: "s"}, {Principal: "ann"}, {Alone: true}} {
+		mk := &maker{handle: numbered}
+		inBubble(t, Config{}, []Backend{made("made", mk, host.Options{})}, func(t *testing.T, b *Backends) {
+			if _, err := b.Learn(t.Context(), "made", caller); err != nil {
+				t.Fatal(err)
+			}
+			call(t, b, "made", caller, Request{})
+		})
+		if n := len(mk.servers()); n != 1 {
+			t.Errorf("%+v: %d instances began, want 1", caller, n)
+		}
+	}
+}
+
 // TestChangesOfLists: a thousand changes of a list in a second are asked about a few times, and told when the list is another one; a session sees what its own instance lists.
 func TestChangesOfLists(t *testing.T) {
 	var tools atomic.Value
@@ -96,7 +112,7 @@ func TestChangesOfLists(t *testing.T) {
 		if n := mk.servers()[0].count("tools/list"); n < 2 || n > 5 {
 			t.Errorf("the list was asked for %d times", n)
 		}
-		if want := []string{`made "s" tools`, `made "s" tools`}; !slices.Equal(told.all(), want) {
+		if want := []string{`made "" tools`, `made "s" tools`}; !slices.Equal(told.all(), want) {
 			t.Errorf("told %q, want %q", told.all(), want)
 		}
 		known, _ := b.Catalogue("made", c)

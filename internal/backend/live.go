@@ -38,18 +38,18 @@ func (in lifetime) live() {
 	}
 	in.log(slog.LevelInfo, "an instance of a backend has started", "took", in.b.c.Clock.Now().Sub(in.began).String())
 	in.b.tell(&isReady{in.instance})
-	in.serve()
+	in.serve(true)
 }
 
-// serve goes on with an instance that is open, until it ends or is ended.
-func (in lifetime) serve() {
-	lister(in).listAll()
+// serve goes on with an instance that is open, until it ends or is ended. fresh says that this process has begun it.
+func (in lifetime) serve(fresh bool) {
+	lister(in).listAll(fresh)
 	close(in.lists)
 	for err := error(nil); err == nil; {
 		select {
 		case <-in.wake:
 			if in.pause(relistEvery) {
-				lister(in).listStale()
+				lister(in).listStale(false)
 			}
 		case err = <-in.over:
 		case <-in.life.Done():

@@ -153,6 +153,6 @@ func (b *Backends) adoptOne(ctx context.Context, client *keeper.Client, kept kee
 	adopted.Wait()
 	lifetime{in}.log(slog.LevelInfo, "an instance of a backend that an earlier process has left goes on", "age", b.c.Clock.Now().Sub(in.began).String())
 	estate{in}.goOn(calls, asked)
-	b.lives.Go(lifetime{in}.serve)
+	b.lives.Go(func() { lifetime{in}.serve(false) })
 	return nil
 }

@@ -329,10 +329,10 @@ func (a *poolActor) give(e *pool.Give) {
 		in.setOwner(l.want.Holder, l.want.Principal)
 		l.noteIt = true
 	}
-	if in.of.Options.Isolation == host.ByCall {
-		l.noteIt = true
+	l.noteIt = l.noteIt || in.of.Options.Isolation == host.ByCall && !l.want.Looks
+	if !l.want.Looks {
+		in.served.Store(true)
 	}
-	in.served.Store(true)
 	l.in = in
 	l.given <- nil
 }
@@ -387,6 +387,9 @@ func lendOf(ctx context.Context, b *Backends, of *Backend, c *Caller, q *Request
 	l := &lease{given: make(chan error, 1), want: pool.Want{ID: id, Kind: c.kindOf(of), Principal: c.Principal}}
 	l.want.Holder, l.once = c.holderOf(of.Options.Isolation, id)
 	session := l.want.Holder == sessionHolder(c.Session) && c.Session != ""
+	if q.looks {
+		l.want.Looks, l.want.Holder, l.want.Principal, l.once = true, "", "", false
+	}
 	l.want.Askable = q.Asks && of.hasLines() && !session && b.catalogues.eraOf(of.Digest) != upstream.EraModern
 	q.told = c.told(&of.Options)
 	if b.pool.Post(&wanted{l}) != nil {

@@ -4,6 +4,7 @@ import (
 	"maps"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/backend/listing"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -14,6 +15,9 @@ type About struct {
 	ServerInfo, Instructions []byte
 	// Capabilities are those of all that the server does not have by itself, or those of the one backend.
 	Capabilities mcp.ServerCapabilities
+
+	of *mounted // the one backend
+	in *reading
 }
 
 // About returns what a caller is told of the backends. own says that the server has items of its own.
@@ -21,7 +25,7 @@ func (s *Server) About(c *Caller, own bool) About {
 	all := *s.now.Load()
 	if len(all) == 1 && all[0].prefix == "" && !own {
 		if r := s.reading(all[0], c); r != nil {
-			return About{Alone: true, ServerInfo: r.settled.ServerInfo, Instructions: r.settled.Instructions, Capabilities: r.capabilities()}
+			return About{Alone: true, ServerInfo: r.settled.ServerInfo, Instructions: r.settled.Instructions, Capabilities: r.capabilities(), of: all[0], in: r}
 		}
 	}
 	var a About
@@ -40,6 +44,7 @@ func (s *Server) About(c *Caller, own bool) About {
 		if len(caps.Extensions) > 0 && a.Capabilities.Extensions == nil {
 			a.Capabilities.Extensions = make(map[string]mcp.Object)
 		}
+		delete(caps.Extensions, mcp.ExtensionSkills) // nothing says of which of several backends a skill is
 		for name, value := range caps.Extensions {
 			if _, taken := a.Capabilities.Extensions[name]; !taken {
 				a.Capabilities.Extensions[name] = value
@@ -47,6 +52,15 @@ func (s *Server) About(c *Caller, own bool) About {
 		}
 	}
 	return a
+}
+
+// Whole stands for all of the one backend that the server looks exactly like, for requests that name no item: nil if it is no such
+// server, or the backend does not declare the extension.
+func (a *About) Whole(extension string) *Item {
+	if !a.Alone || codec.Optional(codec.Optional(a.in.settled.Capabilities, "extensions"), extension) == nil {
+		return nil
+	}
+	return &Item{&listing.Item{Backend: a.of.Name}, listing.Resources, a.of, a.in}
 }
 
 // capabilities are those of a backend that its clients may use here. Changes of lists are told in any case, and log messages may

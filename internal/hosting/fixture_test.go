@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
@@ -127,7 +128,7 @@ func toolsOf(names ...string) *backend.Catalogue {
 
 // serve returns a server with backends of these names and options.
 func serve(f *fake, all ...hosting.Backend) *hosting.Server {
-	s := hosting.New(f, slog.New(slog.DiscardHandler))
+	s := hosting.New(f, 5*time.Second, slog.New(slog.DiscardHandler))
 	for i := range all {
 		all[i].Key, all[i].Digest, all[i].Options = all[i].Name, all[i].Name, all[i].Options.WithDefaults()
 	}

@@ -136,7 +136,7 @@ func TestHiddenIsLogged(t *testing.T) {
 	f.set("a", catalogue(mcp.Latest, nil, nil, []string{`{"uri":"x://1","name":"one"}`, `{"uri":"x://2","name":"two"}`}, nil))
 	f.set("b", catalogue(mcp.Latest, nil, nil, []string{`{"uri":"x://1","name":"other"}`, `{"uri":"x://3","name":"three"}`}, nil))
 	var log bytes.Buffer
-	s := hosting.New(f, slog.New(slog.NewTextHandler(&log, nil)))
+	s := hosting.New(f, 5*time.Second, slog.New(slog.NewTextHandler(&log, nil)))
 	s.Configure([]hosting.Backend{{Name: "a", Key: "a"}, {Name: "b", Key: "b"}})
 	for range 2 {
 		s.AppendPage(nil, true, listing.Resources, &hosting.View{Caller: callerOf("s")}, hosting.Start, 10)

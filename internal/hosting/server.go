@@ -10,7 +10,6 @@ import (
 	"github.com/troupe-run/troupe/host"
 	"github.com/troupe-run/troupe/internal/backend"
 	"github.com/troupe-run/troupe/internal/backend/naming"
-	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -60,14 +59,15 @@ type Server struct {
 	Tasks func(asks bool)
 
 	backends Backends
+	wait     time.Duration // of a request for a backend of which nothing is known
 	log      *slog.Logger
 	now      atomic.Pointer[[]*mounted]
 	uses     uses
 }
 
-// New returns a Server without backends.
-func New(b Backends, log *slog.Logger) *Server {
-	s := &Server{backends: b, log: log, uses: uses{of: make(map[string]map[string]string)}}
+// New returns a Server without backends. wait is how long a request waits for one of which nothing is known.
+func New(b Backends, wait time.Duration, log *slog.Logger) *Server {
+	s := &Server{backends: b, wait: wait, log: log, uses: uses{of: make(map[string]map[string]string)}}
 	s.now.Store(&[]*mounted{})
 	return s
 }
@@ -101,22 +101,19 @@ type mounted struct {
 	learning chan struct{} // closed when it has said what it lists, or has failed to; nil if nobody waits
 }
 
-// learnWait is how long a request waits for a backend of which nothing is known.
-var learnWait = limits.LearnWait.Value()
-
-// quietTime is for how long nobody waits for a backend that was not there within learnWait.
+// quietTime is for how long nobody waits for a backend that was not there in time.
 const quietTime = 30 * time.Second
 
 // Learn waits until it is known what each backend lists for such a caller, for as long as a request may wait for that. Of a backend that
 // is down, or that starts for too long, it is unknown then.
 func (s *Server) Learn(ctx context.Context, c *Caller) {
-	ctx, cancel := context.WithTimeout(ctx, learnWait)
+	ctx, cancel := context.WithTimeout(ctx, s.wait)
 	defer cancel()
 	for range 2 { // a backend may have been asked on behalf of another caller
 		var waits []<-chan struct{}
 		for _, m := range *s.now.Load() {
 			if !s.backends.Knows(m.Key, c.Caller) && time.Now().UnixNano() >= m.quiet.Load() {
-				waits = append(waits, m.learn(s.backends, c))
+				waits = append(waits, m.learn(s.backends, c, s.wait))
 			}
 		}
 		if waits == nil {
@@ -140,7 +137,7 @@ func (s *Server) Learn(ctx context.Context, c *Caller) {
 }
 
 // learn has the backend say what it lists, once for all who ask at the same time. It goes on when those who ask have given up.
-func (m *mounted) learn(b Backends, c *Caller) <-chan struct{} {
+func (m *mounted) learn(b Backends, c *Caller, wait time.Duration) <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.learning != nil {
@@ -150,11 +147,11 @@ func (m *mounted) learn(b Backends, c *Caller) <-chan struct{} {
 	m.learning = known
 	caller := c.Caller
 	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), max(m.Options.Pool.StartTimeout, learnWait))
+		ctx, cancel := context.WithTimeout(context.Background(), max(m.Options.Pool.StartTimeout, wait))
 		defer cancel()
 		if _, err := b.Learn(ctx, m.Key, caller); err != nil {
 			m.log.Debug("a backend does not say what it lists", "backend", m.Key, "error", err)
-			m.quiet.Store(time.Now().Add(learnWait).UnixNano())
+			m.quiet.Store(time.Now().Add(wait).UnixNano())
 		}
 		m.mu.Lock()
 		m.learning = nil

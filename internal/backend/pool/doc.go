@@ -11,7 +11,8 @@
 // A [Kind] is a backend, by the digest of its configuration, and what instances were told of their client. A want gets
 // an instance of its kind. By the backend's [Isolation] the instance belongs to a holder from its first want on, and to
 // nobody else: nothing that one holder has said to an instance is ever seen by another one. Instances that nobody has
-// yet are spares; [Terms].Warm of them are kept for each kind that was wanted lately.
+// yet are spares; [Terms].Warm of them are kept for each kind that was wanted lately. A want that only looks ([Want].Looks)
+// makes an instance nobody's: it is a spare for a minute, and whoever comes next is served by it.
 //
 // Over lines nothing says which call a question belongs to. So of the wants that may be asked ([Want].Askable) an
 // instance serves one at a time; further ones of the same holder get further instances. A holder that is a session

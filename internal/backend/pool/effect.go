@@ -21,6 +21,7 @@ type Want struct {
 	Kind      Kind
 	Holder    string // whose instance it is to be, by the isolation; "" where all share, or each call has its own
 	Principal string // for whom it counts
+	Looks     bool   // it asks what an instance lists, and leaves nothing there: the instance is still for anybody. Holder and Principal are ""
 	Askable   bool   // an instance may ask its client, and nothing else says which call a question is of
 }
 

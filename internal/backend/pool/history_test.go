@@ -121,6 +121,10 @@ func (w *world) giveTo(e Give) {
 	case in.kind != x.Kind:
 		w.fail("want %d gets an instance of another kind", e.Want)
 	}
+	if x.Looks {
+		w.given[e.Want] = e.Instance
+		return
+	}
 	in.served++
 	switch in.by {
 	case ByCall:
@@ -207,6 +211,9 @@ func (w *world) step() {
 		x := Want{ID: w.last, Kind: Kind{name, "1", []string{"", "asks"}[w.r.IntN(2)]}, Principal: who, Askable: w.r.IntN(3) == 0}
 		if by := w.of[name].Isolation; by == BySession || by == ByPrincipal {
 			x.Holder = who
+		}
+		if w.r.IntN(6) == 0 {
+			x.Looks, x.Holder, x.Principal, x.Askable = true, "", "", false
 		}
 		w.wants[x.ID], w.since[x.ID] = x, w.now
 		w.do(fmt.Sprintf("want %+v", x), w.p.Want(w.now, x))

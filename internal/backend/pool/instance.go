@@ -67,6 +67,7 @@ func (in *instance) serve(x *want, by Isolation) {
 		in.asking = x.ID
 	}
 	switch {
+	case x.Looks:
 	case by == ByCall:
 		in.spent = true
 		in.count(x.Principal) // it may have begun for another one

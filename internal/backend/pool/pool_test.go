@@ -45,6 +45,30 @@ func show(all []Effect) string {
 	return b.String()
 }
 
+// TestLooksBindNothing has an instance that was only looked at serve whoever comes next, and end if nobody comes.
+func TestLooksBindNothing(t *testing.T) {
+	for _, by := range []Isolation{BySession, ByPrincipal, ByCall} {
+		terms := usual
+		terms.Isolation, terms.Idle = by, 0
+		p := newPool(t, terms, Bounds{})
+		expect(t, p.Want(at(1), Want{ID: 1, Kind: files, Looks: true}), Start{Instance: 1, Kind: files})
+		expect(t, p.Ready(at(2), 1), Give{1, 1})
+		expect(t, p.Done(at(3), 1))
+		want := of(2, "ann")
+		if by == ByCall {
+			want.Holder = ""
+		}
+		expect(t, p.Want(at(4), want), Give{2, 1})
+		expect(t, p.Want(at(5), Want{ID: 3, Kind: files, Looks: true}), Start{Instance: 2, Kind: files})
+		expect(t, p.Ready(at(6), 2), Give{3, 2})
+		expect(t, p.Done(at(7), 3))
+		p.Ponged(at(66), 1)
+		p.Ponged(at(66), 2)
+		expect(t, p.Tick(at(66.5)))
+		expect(t, p.Tick(at(67)), Stop{2, Unused})
+	}
+}
+
 func TestOneInstanceForAHolder(t *testing.T) {
 	p := newPool(t, usual, Bounds{})
 	expect(t, p.Want(at(1), of(1, "ann")), Start{1, files, "ann", "ann"})

@@ -18,6 +18,9 @@ type stock struct {
 	out      []Effect
 }
 
+// spareFor is how long an instance stays that nobody has, such as one that was only asked what it lists, unless spares are kept.
+const spareFor = time.Minute
+
 // restOrStop ends an instance that serves no call, if there is a reason to.
 func (s *stock) restOrStop(now time.Time, b *backend, in *instance) {
 	if in.state != ready {
@@ -31,7 +34,8 @@ func (s *stock) restOrStop(now time.Time, b *backend, in *instance) {
 		s.stop(in, Replaced)
 	case t.MaxLife > 0 && now.Sub(in.began) >= t.MaxLife:
 		s.stop(in, Old)
-	case t.Idle > 0 && now.Sub(in.used) >= t.Idle && !b.warms(now, in):
+	case b.warms(now, in):
+	case t.Idle > 0 && now.Sub(in.used) >= t.Idle, now.Sub(in.used) >= spareFor && in.isSpare(t.Isolation) && t.Isolation != Shared:
 		s.stop(in, Unused)
 	}
 }

@@ -264,6 +264,66 @@ func TestErrorsOfBackends(t *testing.T) {
 	})
 }
 
+// TestSkills passes requests of the skills extension on to the one backend that a server looks like. Where there are several, nobody declares it.
+func TestSkills(t *testing.T) {
+	kit.Bubble(t, func(t *testing.T) {
+		s := &stranger{wanted: func(t *talk, m message) bool {
+			switch m.Method {
+			case "initialize":
+				t.result(m, `{"protocolVersion":"2025-11-25","capabilities":{"resources":{},"extensions":{"io.modelcontextprotocol/skills":{"x":1.0}}},"serverInfo":`+strangerInfo+`}`)
+			case "skills/list":
+				t.result(m, `{"skills":[{"name":"odd","x":1.0}]}`)
+			default:
+				return false
+			}
+			return true
+		}}
+		for _, one := range []bool{true, false} {
+			h := alone(t, s)
+			if !one {
+				h = hosting(t, troupe.Options{}, nil, backend{"one", s, theirs.Options{}}, backend{"two", s, theirs.Options{}})
+			}
+			c := h.Unchecked()
+			shows := c.Post(host.Initialize("1", `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"kit","version":"1"}}`)).Body
+			if strings.Contains(shows, "/skills") != one {
+				t.Errorf("alone %v: initialize shows %s", one, shows)
+			}
+			got := h.Session().Post(host.Method("2", "skills/list", `{}`)).Body
+			if strings.Contains(got, `"result":{"skills":[{"name":"odd","x":1.0}]}`) != one || !one && !strings.Contains(got, "-32601") {
+				t.Errorf("alone %v: skills/list says %s", one, got)
+			}
+		}
+	})
+}
+
+// TestHeadersOfArguments compares the headers of a call with the arguments that they repeat, as the backend would over HTTP.
+func TestHeadersOfArguments(t *testing.T) {
+	kit.Bubble(t, func(t *testing.T) {
+		tool := `{"name":"echo","inputSchema":{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}}`
+		for _, modern := range []bool{false, true} {
+			s := &stranger{modern: modern, lists: map[string]string{"tools": tool}, call: func(t *talk, m message) {
+				if modern {
+					t.result(m, `{"resultType":"complete","content":[]}`)
+					return
+				}
+				t.text(m, "done")
+			}}
+			h := alone(t, s)
+			c := h.Stateless(`{}`)
+			for header, status := range map[string]string{"x": "200 OK", "y": "400 Bad Request", "": "400 Bad Request"} {
+				var sent []string
+				if header != "" {
+					sent = []string{"Mcp-Param-Region", header}
+				}
+				a := c.Post("tools/call", `{"name":"echo","arguments":{"region":"x"}}`, sent...)
+				if a.Status != status || (status[0] == '4') != strings.Contains(a.Body, "-32020") {
+					t.Errorf("modern backend %v, header %q: %s %s", modern, header, a.Status, a.Body)
+				}
+			}
+		}
+	})
+}
+
 // TestListsChange tells clients once when the list of a backend changes.
 func TestListsChange(t *testing.T) {
 	kit.Bubble(t, func(t *testing.T) {

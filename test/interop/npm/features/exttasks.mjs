@@ -30,9 +30,15 @@ function begin(session) {
       return error ? { kind: 'error', error } : { kind: 'result', result }
     },
   }
+  // Before 2026-07-28 a server may put the question of a task to the session that made it, by itself, when nobody has come for it in a while. The
+  // package knows nothing of a task before it has the response of the call, and leaves such a question to whoever uses it.
+  const otherwise = session.client.fallbackRequestHandler
+  session.client.fallbackRequestHandler = async (request, context) =>
+    request.method === 'elicitation/create' ? session.elicit(request.params) : otherwise(request, context)
   return session.way.sdk.tasks.createTaskSessionFromClient(session.client, {
     endpointId: 'interop', ...framing,
     onInputRequest: async (request) => session.elicit(request.params),
+    onError: (error) => { if (error.reason !== 'zero-matches') console.error(error) },
   })
 }
 
