@@ -23,7 +23,6 @@ import (
 	"github.com/troupe-run/troupe/internal/hostfile"
 	"github.com/troupe-run/troupe/internal/hosting"
 	"github.com/troupe-run/troupe/internal/protocol"
-	"github.com/troupe-run/troupe/internal/telemetry"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -58,6 +57,7 @@ func (s *serviceHosting) offer(all []Backend, atOnce bool) {
 	server := s.now()
 	if server == nil {
 		server = hosting.New(s.rt.backends, s.rt.learnWait, s.rt.log)
+		server.Tasks = func(asks bool) { noteHostedTasks(s.service, asks) }
 	}
 	list, run := make([]hosting.Backend, len(all)), make([]backend.Backend, len(all))
 	for i := range all {
@@ -163,6 +163,9 @@ func capabilitiesWith(own mcp.ServerCapabilities, a *hosting.About) mcp.ServerCa
 	if own.Completions == nil {
 		own.Completions = a.Capabilities.Completions
 	}
+	if own.Tasks == nil {
+		own.Tasks = a.Capabilities.Tasks
+	}
 	extensions := a.Capabilities.Extensions // made for us
 	for name, value := range own.Extensions {
 		if extensions == nil {
@@ -174,6 +177,14 @@ func capabilitiesWith(own mcp.ServerCapabilities, a *hosting.About) mcp.ServerCa
 	return own
 }
 
+// withTasks returns capabilities with what the server itself says of tasks, if calls may become some.
+func (s *serviceHosting) withTasks(c mcp.ServerCapabilities) mcp.ServerCapabilities {
+	if c.Tasks != nil {
+		c.Tasks = s.discovery.shownCapabilities().Tasks
+	}
+	return c
+}
+
 // initializeResult encodes a result of initialize. A server that is one backend alone has its name and its instructions, as it writes them.
 func (s *serviceHosting) initializeResult(c *hosting.Caller, result mcp.InitializeResult, r mcp.Revision) ([]byte, error) {
 	h := s.now()
@@ -181,7 +192,7 @@ func (s *serviceHosting) initializeResult(c *hosting.Caller, result mcp.Initiali
 		return codec.Marshal(protocol.InitializeResultFor(result, r))
 	}
 	about := h.About(c, s.hasItems())
-	result.Capabilities = capabilitiesWith(result.Capabilities, &about)
+	result.Capabilities = s.withTasks(capabilitiesWith(result.Capabilities, &about))
 	asItIs := false
 	if about.Alone {
 		var info mcp.Implementation
@@ -212,7 +223,7 @@ func (s *serviceHosting) discover(ctx context.Context, call *Call, dst []byte) (
 		SupportedVersions []string               `json:"supportedVersions"`
 		Capabilities      mcp.ServerCapabilities `json:"capabilities"`
 		Instructions      string                 `json:"instructions,omitempty"`
-	}{s.speaks.NewestFirst(), protocol.ServerCapabilitiesFor(capabilitiesWith(s.discovery.shownCapabilities(), &about), r), instructions})
+	}{s.speaks.NewestFirst(), protocol.ServerCapabilitiesFor(s.withTasks(capabilitiesWith(s.discovery.shownCapabilities(), &about)), r), instructions})
 	if err != nil {
 		return nil, s.internalError(mcp.MethodServerDiscover, err)
 	}
@@ -290,14 +301,22 @@ func (s hostedCalls) callTool(ctx context.Context, call *Call, dst []byte) ([]by
 			return nil, 0, mcp.NewError(mcp.CodeHeaderMismatch, err.Error())
 		}
 	}
-	if m.Task != nil && s.srv.hasTasks.Load() && protocol.Has(call.revision(), protocol.FeatureCoreTasks) {
-		return nil, 0, mcp.Errorf(mcp.CodeMethodNotFound, "calls of tool %s cannot become tasks", protocol.Shown(item.Name))
+	t := &tool{Tool: Tool{Name: item.Name, Task: taskSupportOf(item.TaskSupport())}, safe: item.Safe(), needs: s.srv.opts.Scopes}
+	t.hosted = &hostedTask{call: call}
+	t.run = func(ctx context.Context, call *Call, _, dst []byte) (out []byte, _ error) {
+		var refused *mcp.Error
+		if out, call.faulty, refused = s.ask(ctx, call, c, item, t.hosted, dst); refused != nil {
+			return nil, refused
+		}
+		return out, nil
 	}
-	out, failed, err := s.ask(ctx, call, c, item, dst)
-	if failed {
-		return out, telemetry.ToolError, err
-	}
-	return out, 0, err
+	return callHosted(ctx, s.service, call, t, dst)
+}
+
+// mayRun reports whether a name may be that of a tool of a backend.
+func (s *serviceHosting) mayRun(tool string) bool {
+	h := s.now()
+	return h != nil && h.May(tool)
 }
 
 // routeMethod answers a request other than tools/call that backends have a part in. taken is false for one that the server answers by itself.
@@ -337,7 +356,7 @@ func (s hostedCalls) routeMethod(ctx context.Context, call *Call, m *codec.Messa
 	if item == nil {
 		return nil, false, nil
 	}
-	out, _, err = s.ask(ctx, call, c, item, dst)
+	out, _, err = s.ask(ctx, call, c, item, nil, dst)
 	return out, true, err
 }
 
@@ -410,13 +429,17 @@ func (s hostedCalls) findCompleted(ctx context.Context, call *Call, c *hosting.C
 	return nil
 }
 
-// ask has the backend of an item answer a call. failed reports a result with isError.
-func (s hostedCalls) ask(ctx context.Context, call *Call, c *hosting.Caller, item *hosting.Item, dst []byte) (out []byte, failed bool, _ *mcp.Error) {
+// ask has the backend of an item answer a call, of which it may make a task unless that is nil. failed reports a result with isError.
+func (s hostedCalls) ask(ctx context.Context, call *Call, c *hosting.Caller, item *hosting.Item, task *hostedTask, dst []byte) (out []byte, failed bool, _ *mcp.Error) {
 	if refused := call.requireScopes(s.srv.opts.Scopes); refused != nil {
 		return nil, false, refused
 	}
 	h := s.now()
-	result, err := h.Call(ctx, s.requestOf(ctx, call, c, item))
+	q := s.requestOf(ctx, call, c, item)
+	if task != nil {
+		task.key, q.Task = q.Key, task
+	}
+	result, err := h.Call(ctx, q)
 	if err != nil {
 		out, refused := s.respondError(dst, call, item, err)
 		return out, false, refused
@@ -449,22 +472,9 @@ func (s hostedCalls) requestOf(ctx context.Context, call *Call, c *hosting.Calle
 		Hit: s.rt.hits.Refused,
 	}
 	if item.Kept() {
-		q.Key = actors.CallKey(ctx, call.c)
+		q.Key = hostedKey(ctx, call)
 	}
 	return q
-}
-
-// remember is what an earlier run of a call has stored under the name of a step, or else value, which a later run finds.
-func remember(ctx context.Context, call *Call, name string, value []byte) ([]byte, error) {
-	found, run, err := call.c.BeginStep(ctx, name)
-	if err != nil || found != nil {
-		if found != nil {
-			value = found.Value
-		}
-		return value, err
-	}
-	defer run.End()
-	return value, run.Keep(ctx, value, "")
 }
 
 // respondError is the response to a call that a backend has not answered, or has refused.

@@ -195,10 +195,10 @@ func (rt *mountTable) registerServer(srv *Server, path string) (*service, error)
 	}
 	rt.tasks.Mount(worker.Service{ID: id, Run: s.tasks.runTask, Known: func(_, name string) bool {
 		_, ok := s.srv.tools.Get(name)
-		return ok
+		return ok || s.hosting.mayRun(name)
 	}, Safe: func(method, name string) bool {
 		t, ok := s.srv.tools.Get(name)
-		return ok && t.safe
+		return ok && t.safe || !ok && s.hosting.mayRun(name) // which knows what an earlier run has begun
 	}, Makes: srv.hasTasks.Load})
 	s.tools.logMissingPages()
 	s.hosting.begin()

@@ -74,6 +74,7 @@ type hostedService interface {
 	callerIn(call *Call) *hosting.Caller
 	initializeResult(c *hosting.Caller, result mcp.InitializeResult, r mcp.Revision) ([]byte, error)
 	resumes(method, name []byte) bool
+	mayRun(tool string) bool
 	countedAs(of listing.Of, name []byte) string
 	callTool(ctx context.Context, call *Call, dst []byte) ([]byte, int, *mcp.Error)
 	routeMethod(ctx context.Context, call *Call, m *codec.Message, dst []byte) (out []byte, taken bool, err *mcp.Error)

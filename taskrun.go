@@ -2,16 +2,21 @@ package troupe
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/hosting"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/worker"
@@ -257,6 +262,127 @@ func concludeTask(c *Call, result func() worker.Result) {
 	}
 }
 
+// hostedTask is a call of a tool of a backend, as far as the backend makes a task of it. That is an attempt at the call, which the next run goes on with.
+type hostedTask struct {
+	call  *Call
+	key   string                 // of the call over the processes that run it, "" for none
+	which atomic.Pointer[[]byte] // which task the backend has made, nil for none
+	found bool                   // by an earlier run
+	step  *actors.StepRun        // which will say so, nil before an earlier run was looked for
+
+	mu   sync.Mutex // guards the rest
+	said string     // what was told to people last
+	told time.Time  // and when
+}
+
+var _ hosting.Task = (*hostedTask)(nil)
+
+// What a run of such a call stores: which task the backend has made, and the key of a call that has become a task.
+const (
+	backendTaskStep = "task of the backend"
+	backendKeyStep  = "key at the backend"
+)
+
+// hostedKey names a call at its backend, over the processes that run it; "" is one whose client could come to no other process.
+func hostedKey(ctx context.Context, call *Call) string {
+	a := taskAttempt(call.c)
+	if a == nil {
+		return actors.CallKey(ctx, call.c)
+	}
+	if call.c.Attempt() > 1 {
+		if step, err := call.c.Detached().FindStep(ctx, backendKeyStep); err == nil && step != nil {
+			return decodeText(step.Value)
+		}
+	}
+	sum := sha256.Sum256([]byte(strings.Join([]string{"task", a.Key.Tenant, a.Key.Server, a.Key.ID}, "/"))) // the id may be a secret
+	return hex.EncodeToString(sum[:16])
+}
+
+// Wanted implements hosting.Task.
+func (h *hostedTask) Wanted() bool {
+	if taskAttempt(h.call.c) != nil {
+		return true
+	}
+	caps := h.call.peer.Capabilities()
+	return mayBecome(h.call) && caps.Has(mcp.CapClientTasksExtension)
+}
+
+// Begun implements hosting.Task.
+func (h *hostedTask) Begun(ctx context.Context) ([]byte, error) {
+	if h.call.c.Attempt() < 2 {
+		return nil, nil
+	}
+	found, step, err := h.call.c.BeginStep(ctx, backendTaskStep)
+	if found == nil || err != nil {
+		h.step = step
+		return nil, err
+	}
+	h.found = true
+	return found.Value, nil
+}
+
+// Made implements hosting.Task. A call that becomes a task now takes along which task of the backend it is.
+func (h *hostedTask) Made(ctx context.Context, which []byte) error {
+	if h.found {
+		return nil
+	}
+	h.found = true
+	if h.step != nil {
+		defer h.step.End()
+		return h.step.Keep(ctx, which, "")
+	}
+	h.which.Store(&which)
+	(*longCall)(h.call.asItCame()).TakesLong(false)
+	_, err := remember(ctx, h.call, backendTaskStep, which)
+	return err
+}
+
+// steps are what a task that the call becomes has of it from the start.
+func (h *hostedTask) steps() (all []worker.Step) {
+	now := time.Now().UnixMilli()
+	if h.key != "" {
+		all = append(all, worker.Step{Name: backendKeyStep, Attempt: 1, Began: now, Value: mcp.Raw(h.key)})
+	}
+	if which := h.which.Load(); which != nil {
+		all = append(all, worker.Step{Name: backendTaskStep, Attempt: 1, Began: now, Value: *which})
+	}
+	return all
+}
+
+// Say implements hosting.Task. What comes too soon is not told, and comes again if it still holds.
+func (h *hostedTask) Say(ctx context.Context, message string) {
+	h.mu.Lock()
+	now := time.Now()
+	if taskAttempt(h.call.c) == nil || message == h.said || !h.told.IsZero() && now.Sub(h.told) < progressElsewhere {
+		h.mu.Unlock()
+		return
+	}
+	h.said, h.told = message, now
+	h.mu.Unlock()
+	_ = h.call.TaskMessage(ctx, protocol.Shorten(message, maxProgressText)) // it fails when the task has ended
+}
+
+// Leaves implements hosting.Task.
+func (h *hostedTask) Leaves(cause error) bool {
+	if errors.Is(cause, ErrClosing) {
+		return taskAttempt(h.call.c) != nil || h.key != "" || !h.call.revision().Stateless()
+	}
+	return errors.Is(cause, ErrTaskTakenOver) || errors.Is(cause, ErrStreamLost)
+}
+
+// remember is what an earlier run of a call has stored under the name of a step, or else value, which a later run finds.
+func remember(ctx context.Context, call *Call, name string, value []byte) ([]byte, error) {
+	found, run, err := call.c.BeginStep(ctx, name)
+	if err != nil || found != nil {
+		if found != nil {
+			value = found.Value
+		}
+		return value, err
+	}
+	defer run.End()
+	return value, run.Keep(ctx, value, "")
+}
+
 // taskAttempt is the run of a call's task, nil if it has none.
 func taskAttempt(c *actors.Call) *worker.Attempt {
 	if d, ok := c.Detached().(*taskRun); ok {
@@ -295,6 +421,17 @@ func (t TaskSupport) wire() *mcp.ToolExecution {
 		return &mcp.ToolExecution{TaskSupport: mcp.TaskRequired}
 	}
 	return nil
+}
+
+// taskSupportOf is what a tool of a backend says, as one of the server's own would.
+func taskSupportOf(support mcp.TaskSupport) TaskSupport {
+	switch support {
+	case mcp.TaskOptional:
+		return TaskOptional
+	case mcp.TaskRequired:
+		return TaskRequired
+	}
+	return TaskAutomatic
 }
 
 // startsAsTask reports whether calls become tasks before they run, where their clients ask for that or can handle it.

@@ -22,6 +22,7 @@ import (
 	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/internal/task"
 	"github.com/troupe-run/troupe/internal/tasknews"
+	"github.com/troupe-run/troupe/internal/telemetry"
 	"github.com/troupe-run/troupe/internal/worker"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -382,7 +383,7 @@ func (s *serviceTasks) runTask(ctx context.Context, a *worker.Attempt) worker.Re
 	call := s.rt.node.NewCall(ctx, s.svc, m, actors.Apart{
 		Tenant: a.Key.Tenant, Session: a.Request.Session, Revision: revision, Client: a.Request.Client, Capabilities: a.Request.Capabilities,
 		Principal: a.Request.Principal, Attempt: a.Number,
-	}, &taskRun{Attempt: a, s: s.service, long: ok && t.runsLong()})
+	}, &taskRun{Attempt: a, s: s.service, long: ok && t.runsLong() || !ok && revision.Stateless()}) // a backend decides while the call runs
 	out, err := s.Serve(ctx, call, nil)
 	return worker.Result{Value: out, IsError: string(codec.Optional(out, "isError")) == "true", Err: err}
 }
@@ -397,8 +398,10 @@ func (s *serviceTasks) createTask(ctx context.Context, call *Call, t *tool, args
 	if refusal != nil {
 		return nil, 0, refusal
 	}
-	if err := t.readArguments(ctx, call, args, nil); err != nil {
-		return s.tools.failedTool(call, t, dst, err)
+	if t.hosted == nil { // a backend judges them itself
+		if err := t.readArguments(ctx, call, args, nil); err != nil {
+			return s.tools.failedTool(call, t, dst, err)
+		}
 	}
 	if t.BeforeTask != nil {
 		changed, err := t.BeforeTask(ctx, call, bytes.Clone(args))
@@ -579,6 +582,9 @@ func (s *serviceTasks) adoptTask(call *Call, ending bool) (later bool) {
 	for i := range kept {
 		n.Steps = append(n.Steps, stepOf(&kept[i]))
 	}
+	if t.hosted != nil {
+		n.Steps = append(n.Steps, t.hosted.steps()...)
+	}
 	a, made, err := s.rt.tasks.Adopt(ctx, n)
 	if err != nil {
 		s.rt.log.Debug("a call that takes long becomes no task", "server", s.id, "tool", t.Name, "error", err)
@@ -675,6 +681,52 @@ func (s *serviceTasks) becomesTask(c *Call, t *tool) (yes bool, refusal *mcp.Err
 		return false, mcp.Errorf(mcp.CodeMethodNotFound, "calls of tool %s must become tasks: send params.task", protocol.Shown(t.Name))
 	}
 	return false, nil // a client of an older revision cannot ask for a task: it has the result
+}
+
+// noteHostedTasks notes that a backend lists tools whose calls may become tasks: by themselves, or with asks as clients ask. Its caller may hold the
+// lock of the mount point.
+func noteHostedTasks(s *service, asks bool) {
+	switch {
+	case !asks:
+		s.srv.longTasks.Store(true)
+	case !s.srv.hasTasks.Swap(true):
+		s.rt.tasks.Serve(s.id)
+	}
+}
+
+// callHosted calls a tool of a backend, which t stands for: as a task for a client that asks for one, and otherwise so that the call may become one.
+func callHosted(ctx context.Context, s *service, call *Call, t *tool, dst []byte) ([]byte, int, *mcp.Error) {
+	if refused := call.requireScopes(t.needs); refused != nil {
+		return nil, 0, refused
+	}
+	if !call.revision().Stateless() {
+		made, refusal := s.tasks.becomesTask(call, t)
+		if made {
+			var args []byte
+			if args, refusal = callArguments(call, t); refusal == nil {
+				return s.tasks.createTask(ctx, call, t, args, dst)
+			}
+		}
+		if refusal != nil {
+			return nil, 0, refusal
+		}
+	}
+	run := t.run
+	if mayBecome(call) {
+		run = t.runLong
+	}
+	out, err := run(ctx, call, nil, dst)
+	if err != nil {
+		refused, ok := errors.AsType[*mcp.Error](err)
+		if !ok {
+			refused = s.internalError("tools/call "+t.Name, err)
+		}
+		return nil, 0, refused
+	}
+	if call.faulty {
+		return out, telemetry.ToolError, nil
+	}
+	return out, 0, nil
 }
 
 // taskTTL is how long a task is kept.

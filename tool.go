@@ -103,6 +103,7 @@ type tool struct {
 	needs   []string                            // scopes, with those of the server
 	meta    mcp.Meta                            // as clients get it
 	op      atomic.Pointer[telemetry.Operation] // counts its calls
+	hosted  *hostedTask                         // it stands for a tool of a backend, in one call; nil for one of the server's own
 	// run appends the result to dst.
 	run func(ctx context.Context, c *Call, args []byte, dst []byte) ([]byte, error)
 }
@@ -445,7 +446,9 @@ func (t *tool) runLong(ctx context.Context, call *Call, args, dst []byte) (out [
 		return t.run(ctx, call, args, dst)
 	}
 	whole.tool = t
-	whole.c.WhenLong((*longCall)(whole), t.TaskAfter)
+	if t.runsLong() { // else it becomes a task if its backend says so
+		whole.c.WhenLong((*longCall)(whole), t.TaskAfter)
+	}
 	returned := false
 	defer func() { // the handler may panic, or end the goroutine; a middleware may go on then
 		if !returned && call.passing == nil {

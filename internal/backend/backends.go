@@ -169,6 +169,13 @@ type Request struct {
 	Progress func(params []byte)
 	Event    func(Event)
 	Sent     func() // called when the request is about to be handed to an instance, once for each; nil does nothing
+	// Tasks says that the answer may be a task (2026-07-28), which a backend makes only for who declares that.
+	Tasks bool
+	// Follow makes of the answer that of the call, while the caller still has the instance: the end of a task, of which the answer only
+	// says that there is one. nil takes the answer as it is. Begun is the answer that an earlier run of the call has had: it is followed,
+	// and nothing is asked; nil asks.
+	Follow func(ctx context.Context, on *Following, answer upstream.Response) (upstream.Response, error)
+	Begun  *upstream.Response
 
 	told   []byte // the capabilities of its caller
 	modern bool   // its caller speaks 2026-07-28
@@ -192,9 +199,13 @@ func (b *Backends) Call(ctx context.Context, name string, c Caller, q Request) (
 	}
 	if q.Again {
 		if left := b.left.claim(q.Key); left != nil {
-			return left.join(ctx, &q)
+			r, err := left.join(ctx, &q)
+			if err != nil || q.Follow == nil {
+				return r, err
+			}
+			return followLeft(ctx, b, left.in, &c, &q, r)
 		}
-		if !q.Safe {
+		if !q.Safe && q.Begun == nil {
 			return upstream.Response{}, &Error{Backend: name, Reason: string(upstream.ReasonEnded), Ran: true, Text: "its instance was lost", Err: &upstream.Failure{Why: upstream.ReasonEnded, Outcome: upstream.Lost}}
 		}
 	}
@@ -219,6 +230,7 @@ func (b *Backends) Call(ctx context.Context, name string, c Caller, q Request) (
 		if f.Outcome == upstream.Lost {
 			lost = failed(ctx, name, err, "")
 		}
+		q.Begun = nil // what was begun is lost with its instance
 	}
 }
 

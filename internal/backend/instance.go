@@ -56,11 +56,17 @@ type running struct {
 	q    *Request
 	asks bool      // it is the one of its instance that may be asked
 	kept *keptCall // what the keeper has of it, nil if that is nothing
+	task string    // the backend's id of the task that it was answered with, "" for none; the actor's own
 }
 
 // Messages to an instance.
 type (
 	callBegan struct{ *running }
+	// taskBegan says which task a call was answered with.
+	taskBegan struct {
+		*running
+		task string
+	}
 	// callEnded has been handled once all that came before the answer was handed on.
 	callEnded struct {
 		kernel.Reply
@@ -108,6 +114,8 @@ func (in *instance) Receive(m any) {
 	switch m := m.(type) {
 	case *callBegan:
 		in.running = append(in.running, m.running)
+	case *taskBegan:
+		m.running.task = m.task
 	case *callEnded:
 		in.running = slices.DeleteFunc(in.running, func(r *running) bool { return r == m.running })
 		m.Done()
@@ -165,8 +173,16 @@ func (in *instance) addressee(e *Event) *running {
 	if e.Method == mcp.NotifyResourcesUpdated {
 		return nil
 	}
+	task := taskOf(e)
+	if i := slices.IndexFunc(in.running, func(r *running) bool { return task != "" && r.task == task && r.q.Event != nil }); i >= 0 {
+		return in.running[i]
+	}
+	if e.Method == mcp.NotifyTasksStatus {
+		return nil
+	}
+	isOf := func(r *running) bool { return r.q.Event != nil && (task == "" || r.task == "") } // its task may be known in a moment
 	for _, r := range in.running {
-		if r.asks && r.q.Event != nil {
+		if r.asks && isOf(r) {
 			return r
 		}
 	}
@@ -177,7 +193,7 @@ func (in *instance) addressee(e *Event) *running {
 		return nil
 	}
 	for _, r := range slices.Backward(in.running) {
-		if r.q.Event != nil && (r.q.Asks || !e.Question()) {
+		if isOf(r) && (r.q.Asks || !e.Question()) {
 			return r
 		}
 	}
@@ -242,12 +258,24 @@ func (in *instance) ask(ctx context.Context, q *Request, asks bool, late func())
 	}
 	out := upstream.Request{Method: q.Method, Params: q.Params, Header: q.Header, Progress: q.Progress, Late: late, Event: func(e upstream.Event) { in.hearOf(r, e) }}
 	if in.isModern() {
-		if out.Capabilities, out.Level = q.told, q.Level; q.Level == "" && !q.modern {
+		if out.Capabilities, out.Level = q.capabilities(), q.Level; q.Level == "" && !q.modern {
 			out.Level = usualLevel
 		}
 	}
-	defer r.kept.watch(&out)()
-	response, err := in.conn.Do(ctx, out)
+	if q.Follow != nil {
+		out.ID = in.conn.NewID()
+	}
+	var response upstream.Response
+	var err error
+	if q.Begun != nil {
+		response = *q.Begun
+	} else {
+		defer r.kept.watch(&out)()
+		response, err = in.conn.Do(ctx, out)
+	}
+	if err == nil && q.Follow != nil {
+		response, err = (&Following{in: in, r: r, first: out}).follow(ctx, response)
+	}
 	in.endCall(r)
 	if err != nil && !errors.Is(context.Cause(in.life), errKept) {
 		r.kept.forget()

@@ -26,12 +26,13 @@ const (
 
 // keptCall is a call that outlives this process, if its instance has a keeper. The methods of nil do nothing.
 type keptCall struct {
-	in   estate
-	key  string
-	call rememberedCall
-	mu   sync.Mutex // guards the rest
-	told bool       // the keeper has the call
-	over bool
+	in      estate
+	key     string
+	call    rememberedCall
+	mu      sync.Mutex // guards the rest
+	told    bool       // the keeper has the call
+	over    bool
+	follows bool // its answer is a task, whose end is waited for
 }
 
 // rememberedCall is a call as a keeper has it.
@@ -116,7 +117,33 @@ func (k *keptCall) answered(r upstream.Response) {
 		return
 	}
 	k.in.remember(answerPrefix+k.key, rememberedAnswer{r.Kind, r.Result, r.Error})
-	k.in.b.c.Clock.AfterFunc(answerKept, k.forget)
+	k.in.b.c.Clock.AfterFunc(answerKept, func() {
+		k.mu.Lock()
+		follows := k.follows
+		k.mu.Unlock()
+		if !follows {
+			k.forget()
+		}
+	})
+}
+
+// follow has the keeper remember the call with its answer for as long as that is followed: it is a task, which the next process follows.
+func (k *keptCall) follow(r upstream.Response) {
+	if k == nil {
+		return
+	}
+	k.mu.Lock()
+	k.told, k.over, k.follows = true, true, true
+	k.mu.Unlock()
+	k.in.remember(callPrefix+k.key, k.call)
+	k.in.remember(answerPrefix+k.key, rememberedAnswer{r.Kind, r.Result, r.Error})
+}
+
+// followed says that the end of the task is known, or lost.
+func (k *keptCall) followed() {
+	if k != nil {
+		k.in.b.c.Clock.AfterFunc(answerKept, k.forget)
+	}
 }
 
 // forget drops what the keeper has of the call.

@@ -169,6 +169,11 @@ func (in estate) leftOf(texts map[string][]byte, state *upstream.State) (calls [
 	return calls, asked
 }
 
+// newLease is a lease of the instance for whoever has it.
+func (in *instance) newLease(askable bool) *lease {
+	return &lease{in: in, want: pool.Want{ID: pool.WantID(in.b.wants.Add(1)), Kind: in.kind, Holder: in.holder(), Principal: in.principal(), Askable: askable}}
+}
+
 // rememberedAsk is a question of an instance that an earlier process has left.
 type rememberedAsk struct {
 	rememberedQuestion
@@ -191,7 +196,7 @@ func (in estate) goOn(calls []*leftCall, asked []rememberedAsk) {
 		default:
 		}
 		_ = in.Post(&callBegan{c.running})
-		l := &lease{in: in.instance, want: pool.Want{ID: pool.WantID(in.b.wants.Add(1)), Kind: in.kind, Holder: in.holder(), Principal: in.principal(), Askable: c.running.asks}}
+		l := in.newLease(c.running.asks)
 		in.b.tell(&taken{l})
 		c.await(l)
 	}

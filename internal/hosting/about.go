@@ -38,6 +38,9 @@ func (s *Server) About(c *Caller, own bool) About {
 		if caps.Completions != nil {
 			a.Capabilities.Completions = caps.Completions
 		}
+		if caps.Tasks != nil {
+			a.Capabilities.Tasks = caps.Tasks
+		}
 		if len(caps.Extensions) > 0 && a.Capabilities.Extensions == nil {
 			a.Capabilities.Extensions = make(map[string]mcp.Object)
 		}
@@ -67,9 +70,14 @@ func (r *reading) capabilities() (c mcp.ServerCapabilities) {
 		c = mcp.ServerCapabilities{}
 	}
 	c.Tasks, c.Logging = nil, mcp.Declared()
-	if _, ok := c.Extensions[mcp.ExtensionTasks]; ok {
-		c.Extensions = maps.Clone(c.Extensions)
-		delete(c.Extensions, mcp.ExtensionTasks)
+	if r.supports {
+		c.Tasks = new(mcp.ServerTasksCapability) // the tasks are the server's, which says what it does with them
+	}
+	if c.Extensions = maps.Clone(c.Extensions); c.Extensions == nil {
+		c.Extensions = make(map[string]mcp.Object)
+	}
+	if delete(c.Extensions, mcp.ExtensionTasks); r.supports || r.long {
+		c.Extensions[mcp.ExtensionTasks] = nil
 	}
 	if c.Tools != nil {
 		c.Tools = &mcp.ListChanged{ListChanged: true}

@@ -39,6 +39,10 @@ type Asked struct {
 	// nil Progress asks for none.
 	Progress func(params []byte)
 	Heard    func(Said)
+	// Tasks, Follow and Begun are as in [backend.Request].
+	Tasks  bool
+	Follow func(ctx context.Context, on Following, answer upstream.Response) (upstream.Response, error)
+	Begun  *upstream.Response
 }
 
 // Said is what a backend says beside an answer: a notification, or a question.
@@ -72,7 +76,12 @@ type running struct{ *backend.Backends }
 var _ Backends = running{}
 
 func (r running) Call(ctx context.Context, name string, c backend.Caller, q Asked) (upstream.Response, error) {
-	out := backend.Request{Method: q.Method, Params: q.Params, Header: q.Header, Asks: q.Asks, Safe: q.Safe, Level: q.Level, Key: q.Key, Again: q.Again, Progress: q.Progress}
+	out := backend.Request{Method: q.Method, Params: q.Params, Header: q.Header, Asks: q.Asks, Safe: q.Safe, Level: q.Level, Key: q.Key, Again: q.Again, Progress: q.Progress, Tasks: q.Tasks, Begun: q.Begun}
+	if q.Follow != nil {
+		out.Follow = func(ctx context.Context, on *backend.Following, answer upstream.Response) (upstream.Response, error) {
+			return q.Follow(ctx, on, answer)
+		}
+	}
 	if q.Heard != nil {
 		out.Event = func(e backend.Event) { q.Heard(SaidBy(e)) }
 	}

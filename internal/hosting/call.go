@@ -49,6 +49,8 @@ type Request struct {
 	// Remember stores a value for later runs of the call, by a name that this run has not used, and returns that of an earlier run if there
 	// is one.
 	Remember func(ctx context.Context, name string, value []byte) ([]byte, error)
+	// Task has the backend make tasks of calls of tools; nil has it make none.
+	Task Task
 	// Hit notes that the call has hit a limit; it must not block. nil notes nothing.
 	Hit func(*limits.Row)
 }
@@ -79,12 +81,27 @@ func (s *Server) Call(ctx context.Context, q *Request) ([]byte, error) {
 		out.Progress = func(params []byte) { x.hear(Said{Method: mcp.NotifyProgress, Params: params}) }
 	}
 	out.Params = params
+	if err := x.prepareTask(ctx, &out); err != nil {
+		return nil, err
+	}
+	params = out.Params
 	for round := 0; ; round++ {
 		r, err := s.ask(ctx, x, out)
 		x.flush(ctx)
-		switch {
+		switch fault := x.fault.Load(); {
 		case err != nil:
 			return nil, failed(ctx, err)
+		case fault != nil && errors.Is(*fault, errTaskGone) && out.Safe:
+			out.Begun, out.Again = nil, false
+			x.fault.Store(nil)
+			continue
+		case fault != nil && errors.Is(*fault, errTaskGone):
+			return nil, mcp.NewError(mcp.CodeCallLost, errTaskGone.Error())
+		case fault != nil:
+			return nil, failed(ctx, *fault)
+		case r.Kind == upstream.Refused && x.insistsOnTask(&r, &out):
+			out.Tasks = true
+			continue
 		case r.Kind == upstream.Refused:
 			return nil, errorOf(&r)
 		case r.Kind == upstream.Complete:

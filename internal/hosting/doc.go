@@ -13,6 +13,8 @@
 //     answer is sent before it. The backend never waits for a client: what is too much is dropped, counted and told.
 //   - The client's answer to a question is used for that question alone. A second run of the call finds it under a key
 //     that is made of the question itself.
+//   - A backend's task is the end of the call that it was made of: its id leaves this package only to be remembered for
+//     the next run of the call.
 //   - Nothing of a call outlives it: questions that are open when the backend answers are withdrawn.
 //
 // # Goroutines

@@ -51,7 +51,8 @@ type exchange struct {
 	asked bool                                 // a round is with the client
 	asks  sync.WaitGroup                       // questions that are put
 
-	literal map[string]string // the questions that were put under the backend's own keys, by those
+	fault   atomic.Pointer[error] // why a task of the backend came to nothing, nil for nothing; needs no lock
+	literal map[string]string     // the questions that were put under the backend's own keys, by those
 }
 
 // pending is a question of the backend for the client.
@@ -88,6 +89,7 @@ func (x *exchange) hit(row *limits.Row) {
 
 // hear takes what the backend says. It never waits.
 func (x *exchange) hear(said Said) {
+	said.Params = withoutTask(said.Params)
 	x.mu.Lock()
 	if x.left {
 		x.mu.Unlock()
@@ -218,6 +220,8 @@ func (x *exchange) pass(said Said) {
 		x.progress(said.Params)
 	case said.Method == mcp.NotifyMessage:
 		x.Log(x.ctx, said.Params)
+	case said.Method == mcp.NotifyTasksStatus:
+		x.say(said.Params)
 	case said.Method == mcp.NotifyCancelled:
 		x.withdraw()
 	case !ofProtocol, said.Method == mcp.NotifyElicitationComplete && known.Allowed(protocol.ToClient, x.Caller.Revision):

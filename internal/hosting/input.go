@@ -43,7 +43,7 @@ func (x *exchange) input(ctx context.Context, result []byte, round int) (respons
 	case qs == nil:
 		return append(responses, '}'), nil
 	}
-	answers, err := x.Client.Ask(x.ctx, qs)
+	answers, err := x.Client.Ask(ctx, qs)
 	if err != nil {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)

@@ -163,14 +163,21 @@ func TestTold(t *testing.T) {
 	}
 }
 
-// TestExecutionIsNotListed leaves out of tools what only tasks of the backend could use, and nothing else.
-func TestExecutionIsNotListed(t *testing.T) {
+// TestExecutionIsOfOneRevision lists whether calls of a tool may become tasks for clients whose revision has that, and leaves all else as it is.
+func TestExecutionIsOfOneRevision(t *testing.T) {
 	t.Parallel()
 	f := &fake{}
-	f.set("one", catalogue(mcp.Revision20251125, []string{`{"name":"t", "inputSchema":{"type" : "object"},"execution":{"taskSupport":"optional"},"x":[ 1 ]}`}, nil, nil, nil))
-	page, _ := alone(f).AppendPage(nil, true, listing.Tools, &hosting.View{Caller: callerOf("s")}, hosting.Start, 1)
-	if want := `{"name":"t","inputSchema":{"type" : "object"},"x":[ 1 ]}`; string(page) != want {
-		t.Errorf("%s, want %s", page, want)
+	whole := `{"name":"t", "inputSchema":{"type" : "object"},"execution":{"taskSupport":"optional"},"x":[ 1 ]}`
+	f.set("one", catalogue(mcp.Revision20251125, []string{whole}, nil, nil, nil))
+	for r, want := range map[mcp.Revision]string{
+		mcp.Revision20250618: `{"name":"t","inputSchema":{"type" : "object"},"x":[ 1 ]}`, mcp.Revision20251125: whole, mcp.Latest: `{"name":"t","inputSchema":{"type" : "object"},"x":[ 1 ]}`,
+	} {
+		c := callerOf("s")
+		c.Revision = r
+		page, _ := alone(f).AppendPage(nil, true, listing.Tools, &hosting.View{Caller: c}, hosting.Start, 1)
+		if string(page) != want {
+			t.Errorf("%s: %s, want %s", r, page, want)
+		}
 	}
 }
 

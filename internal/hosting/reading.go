@@ -8,6 +8,7 @@ import (
 	"github.com/troupe-run/troupe/internal/backend"
 	"github.com/troupe-run/troupe/internal/backend/listing"
 	"github.com/troupe-run/troupe/internal/backend/naming"
+	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/template"
 	"github.com/troupe-run/troupe/internal/upstream"
 	"github.com/troupe-run/troupe/mcp"
@@ -19,6 +20,10 @@ type reading struct {
 	settled   *upstream.Settled
 	lists     [4]*listing.List // by listing.Of
 	templates []*matcher       // of listing.Templates
+
+	core, extension bool // the backend makes tasks of calls: those of 2025-11-25, or of the extension
+	supports        bool // clients may ask for tasks of some tool
+	long            bool // calls of some tool may become tasks by themselves
 }
 
 // has reports whether the backend declares a capability.
@@ -101,8 +106,12 @@ func (m *mounted) each(f func(*reading) bool) {
 
 func (m *mounted) newReading(c *backend.Catalogue) *reading {
 	r := &reading{settled: c.Settled}
+	capabilities, revision := c.Settled.Capabilities, c.Settled.Revision
+	requests := codec.Optional(codec.Optional(capabilities, "tasks"), "requests")
+	r.core = protocol.Has(revision, protocol.FeatureCoreTasks) && codec.Optional(codec.Optional(requests, "tools"), "call") != nil
+	r.extension = protocol.Has(revision, protocol.FeatureTasksExtension) && codec.Field(codec.Optional(capabilities, "extensions"), mcp.ExtensionTasks) != nil
 	for of := range r.lists {
-		items, err := listing.Read(listing.Of(of), m.Name, shown(listing.Of(of), c.Items[of]), m.renamer(listing.Of(of)))
+		items, err := listing.Read(listing.Of(of), m.Name, r.shown(listing.Of(of), c.Items[of]), m.renamer(listing.Of(of)))
 		if err != nil {
 			m.log.Warn("a backend lists what has no name", "backend", m.Key, "error", err)
 		}
@@ -111,6 +120,10 @@ func (m *mounted) newReading(c *backend.Catalogue) *reading {
 			m.log.Warn("a backend lists two items of one name: the first counts", "backend", m.Key, "list", listing.Of(of).Member(), "name", hidden[i].Own)
 		}
 		r.lists[of] = list
+	}
+	for item := range r.lists[listing.Tools].All {
+		r.supports = r.supports || supportIn(item.Raw) != mcp.TaskForbidden
+		r.long = r.long || m.safe(item.Own, item)
 	}
 	for item := range r.lists[listing.Templates].All {
 		t := &matcher{item: item}
@@ -131,17 +144,48 @@ func (m *mounted) renamer(of listing.Of) func(own string) (string, bool) {
 	return func(own string) (string, bool) { return own, true }
 }
 
-// shown returns what a backend lists without what only it and its own clients could use: that calls of a tool may become its tasks.
-func shown(of listing.Of, items [][]byte) [][]byte {
+// anyCall is the execution of a tool of which the backend decides with each call whether it becomes a task.
+var anyCall = mcp.Raw(mcp.ToolExecution{TaskSupport: mcp.TaskOptional})
+
+// shown returns what a backend lists, with what clients of 2025-11-25 may ask for: a task that is ours. The tool says so where the backend is
+// of that revision, whether or not the backend itself makes tasks.
+func (r *reading) shown(of listing.Of, items [][]byte) [][]byte {
 	if of != listing.Tools {
 		return items
 	}
 	out := make([][]byte, len(items))
 	for i, raw := range items {
-		out[i] = Without(raw, "execution")
+		switch {
+		case r.extension:
+			out[i] = WithMember(raw, "execution", anyCall)
+		case protocol.Has(r.settled.Revision, protocol.FeatureCoreTasks) && supportIn(raw) != mcp.TaskForbidden:
+			out[i] = raw
+		default:
+			out[i] = Without(raw, "execution")
+		}
 	}
 	return out
 }
+
+// supportIn is what a listed tool says of tasks.
+func supportIn(raw []byte) mcp.TaskSupport {
+	word, _ := codec.Str(codec.Field(codec.Optional(raw, "execution"), "taskSupport"))
+	if support := mcp.TaskSupport(word); support == mcp.TaskOptional || support == mcp.TaskRequired {
+		return support
+	}
+	return mcp.TaskForbidden
+}
+
+// TaskSupport says whether clients of 2025-11-25 may, or must, ask for a task of a tool's call.
+func (i *Item) TaskSupport() mcp.TaskSupport {
+	if i.Of != listing.Tools || i.listed() == nil {
+		return mcp.TaskForbidden
+	}
+	return supportIn(i.Raw)
+}
+
+// Safe reports whether a call of a tool may run once more.
+func (i *Item) Safe() bool { return i.backend.safe(i.Own, i.listed()) }
 
 // reading returns what a caller sees of a backend, nil if nothing is known of it.
 func (s *Server) reading(m *mounted, c *Caller) *reading {
@@ -152,6 +196,9 @@ func (s *Server) reading(m *mounted, c *Caller) *reading {
 	r, isNew := m.read(known)
 	if isNew {
 		logHidden(s, m, r)
+		if s.Tasks != nil && (r.supports || r.long) {
+			s.Tasks(r.supports)
+		}
 	}
 	return r
 }

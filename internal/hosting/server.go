@@ -54,6 +54,10 @@ func emptied(o *mcp.Object) *mcp.Object {
 
 // Server is a mounted server as far as others serve for it. Make it with New.
 type Server struct {
+	// Tasks is called when a backend lists tools whose calls may become tasks: by themselves, or as asks says also as clients ask for it. It must not
+	// block, and not change once the server is configured; nil is told of none.
+	Tasks func(asks bool)
+
 	backends  Backends
 	wait      time.Duration // of a request for a backend of which nothing is known
 	log       *slog.Logger

@@ -366,8 +366,14 @@ var (
 		Beyond: "log messages are dropped, and the client told how many; the newest progress is kept; questions are refused", Counted: "said", By: Refusals, Usual: true})
 	SaidBytes = add[int](Row{Section: Request, Name: "their size", Kind: Size, Default: mib,
 		Beyond: "the same; one message alone may be larger", Counted: "said-bytes", By: Refusals, Usual: true})
-	BackendRounds = add[int](Row{Section: Request, Name: "rounds of questions of a backend (2026-07-28) in one call", Default: 10,
+	BackendRounds = add[int](Row{Section: Request, Name: "rounds of questions of a backend (2026-07-28) in one call, or task", Default: 10,
 		Beyond: "the call ends with -32603", Counted: "backend-rounds", By: Refusals})
+	BackendPoll = add[time.Duration](Row{Section: Request, Name: "least time between two looks at a task of a backend (2026-07-28), whatever that asks for", Kind: Time, Default: 100 * int64(time.Millisecond),
+		Beyond: "it is looked at after that"})
+	BackendPollMost = add[time.Duration](Row{Section: Request, Name: "the longest such time, and that where the task says none is a second", Kind: Time, Default: 30 * second,
+		Beyond: "it is looked at after that"})
+	BackendPolls = add[int](Row{Section: Request, Name: "times in a row that a look at a task of a backend may fail", Default: 8,
+		Beyond: "the call ends with -32010", Counted: "backend-polls", By: Refusals})
 	LearnWait = add[time.Duration](Row{Section: Request, Name: "time that a request waits for a backend to say what it lists", Option: "Hosting.LearnWait", Kind: Time, Default: 5 * second, Least: int64(time.Millisecond),
 		Beyond: "it is answered without that backend, which nobody waits for in the next 30 s",
 		Usage:  "`time` that a client waits for the lists of a backend of which nothing is known yet"})

@@ -24,6 +24,7 @@ type calls struct {
 	ended  *Failure
 
 	open      map[int64]*call
+	progress  map[int64]*call  // by the id of an earlier request: the one that gets its progress now
 	questions map[string]int64 // by the raw id: the request on whose stream it came, 0 for none
 	late      map[int64]*call  // given up, and perhaps answered still
 	lateOrder []int64
@@ -74,7 +75,7 @@ const mostEpochs = 1 << 20
 func newCalls(epoch uint32) *calls {
 	first := int64(epoch%mostEpochs) << 32
 	return &calls{
-		first: first, last: first, open: map[int64]*call{}, questions: map[string]int64{}, late: map[int64]*call{},
+		first: first, last: first, open: map[int64]*call{}, progress: map[int64]*call{}, questions: map[string]int64{}, late: map[int64]*call{},
 	}
 }
 
@@ -101,6 +102,9 @@ func (k *calls) begin(q Request) (*call, *Failure) {
 	}
 	c := &call{id: q.ID, method: q.Method, q: q, done: make(chan struct{})}
 	k.open[c.id] = c
+	if q.ProgressOf != 0 {
+		k.progress[q.ProgressOf] = c
+	}
 	return c, nil
 }
 
@@ -140,6 +144,9 @@ func (k *calls) forget(c *call, mayAnswer bool) bool {
 // close ends a call, and with it the questions on its stream.
 func (k *calls) close(c *call) {
 	delete(k.open, c.id)
+	if k.progress[c.q.ProgressOf] == c {
+		delete(k.progress, c.q.ProgressOf)
+	}
 	maps.DeleteFunc(k.questions, func(_ string, on int64) bool { return on == c.id })
 }
 
@@ -263,10 +270,13 @@ func (k *calls) receiveNotification(fx []effect, m *codec.Message, data []byte, 
 	case mcp.NotifyProgress:
 		id, _ := parseID(codec.Field(m.Params, "progressToken"))
 		c := k.open[id]
+		if c == nil {
+			c = k.progress[id]
+		}
 		if c == nil && id > 0 && id <= k.first {
 			return fx
 		}
-		if c == nil || c.q.Progress == nil || on != 0 && on != id {
+		if c == nil || c.q.Progress == nil || on != 0 && on != c.id {
 			return k.odd(fx, OddProgress, data)
 		}
 		return append(fx, effect{do: tellProgress, call: c, params: m.Params})

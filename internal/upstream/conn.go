@@ -129,7 +129,7 @@ func (c *Conn) outgoing(one *call, r mcp.Revision) Outgoing {
 	if h.capabilities == nil {
 		h.capabilities = c.o.Capabilities
 	}
-	if one.q.Progress != nil {
+	if one.q.Progress != nil && one.q.ProgressOf == 0 {
 		h.progress = one.id
 	}
 	var params []byte

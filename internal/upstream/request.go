@@ -31,6 +31,9 @@ type Request struct {
 
 	// Progress gets the params of each progress notification. nil asks for none.
 	Progress func(params []byte)
+	// ProgressOf is the ID of an earlier request that was answered with a task: its progress, which goes on
+	// under its token, comes to Progress of this one. 0 has the request have its own.
+	ProgressOf int64
 	// Event gets what else belongs to the request: over HTTP the questions and notifications on its
 	// response stream, but for those that are about the whole server; over lines only notifications
 	// that carry the id of a subscription. nil leaves them to [Options].Event.

@@ -186,23 +186,49 @@ func (l *List) itemsFor(r mcp.Revision) [][]byte {
 	e.once.Do(func() {
 		e.items = make([][]byte, len(l.items))
 		for i := range l.items {
-			e.items[i] = l.items[i].Raw
-			if r < l.spoken {
-				e.items[i] = l.itemFor(&l.items[i], r)
-			}
+			e.items[i] = l.itemFor(&l.items[i], r)
 		}
 	})
 	return e.items
 }
 
-// itemFor returns an item for a revision that is older than its own. What does not read as the specification has it stays
-// as the backend has said it: an older client passes over what it does not know.
+// itemFor returns an item for a revision. What does not read as the specification has it stays as the backend has said it: an older
+// client passes over what it does not know. Whether calls may become tasks is of one revision alone.
 func (l *List) itemFor(item *Item, r mcp.Revision) []byte {
-	projected, err := kinds[l.of].project(item.Raw, r)
+	raw := item.Raw
+	if l.of == Tools && !protocol.Has(r, protocol.FeatureCoreTasks) {
+		raw = without(raw, "execution")
+	}
+	if r >= l.spoken {
+		return raw
+	}
+	projected, err := kinds[l.of].project(raw, r)
 	if err != nil {
-		return item.Raw
+		return raw
 	}
 	return projected
+}
+
+// without returns an object without a member: object itself if it has none of that name.
+func without(object []byte, key string) []byte {
+	if codec.Field(object, key) == nil {
+		return object
+	}
+	out := append(make([]byte, 0, len(object)), '{')
+	for k, value := range codec.Members(object) {
+		begin := len(out)
+		if begin > 1 {
+			out = append(out, ',')
+		}
+		name := len(out)
+		out = append(append(append(out, '"'), k...), '"')
+		if codec.SameString(out[name:], key) {
+			out = out[:begin]
+			continue
+		}
+		out = append(append(out, ':'), value...)
+	}
+	return append(out, '}')
 }
 
 // projectBy returns what makes an item of type T one of a revision. Where the revision has all of it the bytes stay.

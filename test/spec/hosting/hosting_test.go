@@ -26,7 +26,11 @@ func TestLooksLikeItsBackend(t *testing.T) {
 				host.Contains(t, "initialize", a.Body, want)
 			}
 			_, raw, _ := host.ToolsOf(t, h.Session())
-			host.Equal(t, "the tool", raw["echo"], `{"name":"echo","inputSchema":{"type":"object","x":1.0},"odd":[1]}`)
+			execution := `,"execution":{"taskSupport":"optional"}` // which the newer revision does not have
+			if modern {
+				execution = ""
+			}
+			host.Equal(t, "the tool", raw["echo"], `{"name":"echo","inputSchema":{"type":"object","x":1.0},"odd":[1]`+execution+`}`)
 			d, _ := h.Stateless(`{}`).Do("server/discover", `{}`)
 			for _, want := range []string{`"name":"stranger"`, `"instructions":"be kind"`} {
 				host.Contains(t, "server/discover", d.Body, want)

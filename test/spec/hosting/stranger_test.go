@@ -36,6 +36,7 @@ type message struct {
 		State     string          `json:"requestState"`
 		RequestID json.RawMessage `json:"requestId"`
 		News      json.RawMessage `json:"notifications"`
+		TaskID    string          `json:"taskId"`
 	} `json:"params"`
 	Result json.RawMessage `json:"result"`
 	Error  json.RawMessage `json:"error"`
@@ -45,6 +46,7 @@ type message struct {
 // stranger is a server that somebody else has written. What it is asked beyond the handshake and its lists it answers as the test says.
 type stranger struct {
 	modern bool
+	more   string                        // capabilities beside the usual ones, with a comma in front
 	lists  map[string]string             // the items by the members of results; tools has echo where it is nil
 	call   func(t *talk, m message)      // answers everything else, on a goroutine of its own
 	heard  func(t *talk, method string)  // gets notifications; nil ignores them
@@ -252,7 +254,7 @@ func (s *stranger) serve(ctx context.Context, in io.Reader, out io.Writer) error
 }
 
 func (t *talk) receive(running *sync.WaitGroup, m message) {
-	capabilities := `{"tools":{"listChanged":true},"prompts":{},"resources":{"subscribe":true},"logging":{},"completions":{}}`
+	capabilities := `{"tools":{"listChanged":true},"prompts":{},"resources":{"subscribe":true},"logging":{},"completions":{}` + t.s.more + `}`
 	switch {
 	case t.hears(m):
 	case m.ID == nil:

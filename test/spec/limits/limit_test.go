@@ -524,6 +524,7 @@ var elsewhere = map[*limits.Row]string{
 	limits.Said.Row:           "TestTooMuchIsSaid",
 	limits.SaidBytes.Row:      "TestTooManyBytesAreSaid",
 	limits.BackendRounds.Row:  "TestInputWithoutEnd",
+	limits.BackendPolls.Row:   "TestTaskThatCannotBeLookedAt",
 	limits.MaxInstances.Row:   "TestObserved",
 	limits.StateInput.Row:     "TestTooMuchInputHoldsNoPlace",
 	limits.Recall.Row:         "TestTooMuchToRecall",
