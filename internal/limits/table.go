@@ -370,6 +370,8 @@ var (
 		Beyond: "the call ends with -32603", Counted: "backend-rounds", By: Refusals})
 	LearnWait = add[time.Duration](Row{Section: Request, Name: "time that a request waits for a backend to say what it lists", Kind: Time, Default: 5 * second,
 		Beyond: "it is answered without that backend, which nobody waits for in the next 30 s"})
+	BackendLog = add[int](Row{Section: Node, Name: "lines of a backend, of its standard error and of what becomes of its instances, for `troupe backends logs`", Kind: Size, Default: 64 * kib,
+		Beyond: "the oldest are dropped"})
 	MaxInstances = add[int](Row{Section: Node, Name: "instances of backends, over all of them", Option: "Hosting.MaxInstances", Default: 512, None: true,
 		Beyond: "one that is nobody's yet ends for a call that needs another; without one the call waits, as long as the backend's `start-timeout`, and is refused", Counted: "instances",
 		Usage: "`number` of instances of backends on this node, over all of them; 0 is no limit"})
