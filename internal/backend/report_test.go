@@ -132,7 +132,9 @@ func TestOperatorRestarts(t *testing.T) {
 		var waiting sync.WaitGroup
 		var late string
 		wait := func(safe bool) {
-			waiting.Go(func() { late = call(t, b, "made", Caller{Session: "a"}, Request{Params: []byte(`{"wait":1}`), Safe: safe}) })
+			waiting.Go(func() {
+				late = call(t, b, "made", Caller{Session: "a"}, Request{Params: []byte(`{"wait":1}`), Safe: safe})
+			})
 			synctest.Wait()
 		}
 		wait(false)
