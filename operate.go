@@ -13,6 +13,7 @@ import (
 	"github.com/troupe-run/troupe/auth"
 	"github.com/troupe-run/troupe/internal/admin"
 	"github.com/troupe-run/troupe/internal/apikey"
+	"github.com/troupe-run/troupe/internal/hosting"
 	"github.com/troupe-run/troupe/internal/nodestore"
 	"github.com/troupe-run/troupe/internal/operated"
 	"github.com/troupe-run/troupe/internal/protocol"
@@ -46,9 +47,9 @@ func (rt *operations) openAdmin() (shut func()) {
 	if rt.opts.Dir == "" || rt.opts.Store.NoSocket {
 		return func() {}
 	}
-	srv, err := admin.Listen(rt.opts.Dir, admin.Operated{Operator: &rt.process, Keys: apikey.NewOperated(rt.APIKeys(), accessError), Revoked: revocation.NewOperated(rt.revoked, accessError)})
+	srv, err := admin.Listen(rt.opts.Dir, admin.Operated{Operator: &rt.process, Keys: apikey.NewOperated(rt.APIKeys(), accessError), Revoked: revocation.NewOperated(rt.revoked, accessError), Backends: hosting.NewOperated(rt.backends)})
 	if err != nil {
-		rt.log.Warn("troupe calls, tasks, sessions, keys, revoke, nodes and drain cannot reach this process", "error", err)
+		rt.log.Warn("troupe calls, tasks, sessions, keys, revoke, backends, nodes and drain cannot reach this process", "error", err)
 		return func() {}
 	}
 	return func() {

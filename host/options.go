@@ -45,7 +45,8 @@ type Options struct {
 	// Confinement is what a command may not do.
 	Confinement Confinement
 	// Hide are more texts that a mask replaces in what the backend writes to the log, beside the values of Env and Headers:
-	// arguments that are secret, such as they are. Those of less than six bytes stay, because such texts are everywhere.
+	// arguments that are secret, such as they are. Those of less than six bytes stay there, because such texts are
+	// everywhere; where operators see the arguments, one that is such a text is masked, too.
 	Hide Hidden
 
 	// Headers are sent with each request to a URL, such as Authorization. Values are secret.

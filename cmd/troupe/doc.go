@@ -12,6 +12,7 @@
 //	troupe keys       make API keys for clients, rotate and revoke them
 //	troupe revoke     end the access of a user, a client or an API key
 //	troupe tasks      look at the tasks of a server that runs
+//	troupe backends   look at the servers that it hosts, and restart them
 //	troupe bench      measure a server of MCP, this program's or any other
 //	troupe drain      end a server that runs in order
 //	troupe version    print the version, the JSON library and the protocol revisions

@@ -146,7 +146,7 @@ func waitDrained(ctx context.Context, w io.Writer, c *admin.Client, last operato
 		}
 		d, err := c.Draining(ctx)
 		switch {
-		case errors.Is(err, admin.ErrNoServer), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		case isGone(err):
 			return nil // the socket is the last to go
 		case err != nil:
 			return err
@@ -160,6 +160,11 @@ func waitDrained(ctx context.Context, w io.Writer, c *admin.Client, last operato
 		}
 		last = d
 	}
+}
+
+// isGone reports whether a server that answered before has ended.
+func isGone(err error) bool {
+	return errors.Is(err, admin.ErrNoServer) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
 func printDraining(w io.Writer, d operator.Draining) error {

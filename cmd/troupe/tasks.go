@@ -63,6 +63,8 @@ func askServer(data string, f func(c *admin.Client) error) error {
 		return &failure{err.Error() + "; troupe keys ls lists all", err}
 	case errors.Is(err, admin.ErrNoRevocation):
 		return &failure{err.Error() + "; troupe revoke ls lists all", err}
+	case errors.Is(err, admin.ErrNoBackend):
+		return &failure{err.Error() + "; troupe backends ls lists all", err}
 	case errors.Is(err, operator.ErrNoSession):
 		return &failure{err.Error() + "; troupe sessions ls lists all", err}
 	case errors.Is(err, operator.ErrNoCall):

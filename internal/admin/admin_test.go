@@ -65,7 +65,68 @@ func (f fake) CancelTask(_ context.Context, id string) (operator.Task, error) {
 
 // operated is what the fake has, for the socket.
 func operated(n int) admin.Operated {
-	return admin.Operated{Operator: &fakeNode{fake: fake{n}}, Keys: fake{n}, Revoked: fake{n}}
+	return admin.Operated{Operator: &fakeNode{fake: fake{n}}, Keys: fake{n}, Revoked: fake{n}, Backends: fakeBackends{}}
+}
+
+// fakeBackends have one whose name has what a path has not.
+type fakeBackends struct{}
+
+const fakeBackend = "a/b c?"
+
+func (fakeBackends) Backends(context.Context) ([]admin.Backend, error) {
+	return []admin.Backend{{Name: fakeBackend, State: admin.BackendDown, Retry: new(time.Unix(1, 0).UTC()), Instances: admin.InstanceCounts{Max: 3}}}, nil
+}
+
+func (f fakeBackends) Backend(ctx context.Context, name string) (admin.BackendDetail, error) {
+	if name != fakeBackend {
+		return admin.BackendDetail{}, admin.ErrNoBackend
+	}
+	all, _ := f.Backends(ctx)
+	return admin.BackendDetail{Backend: all[0], Lists: &admin.BackendLists{Tools: 2}, Running: []admin.BackendInstance{{PID: 7}}}, nil
+}
+
+func (f fakeBackends) BackendLog(ctx context.Context, name, from string) (admin.BackendLog, error) {
+	_, err := f.Backend(ctx, name)
+	return admin.BackendLog{Lines: []admin.BackendLine{{PID: 7, Stderr: true, Text: from}}, Next: "n&1"}, err
+}
+
+func (f fakeBackends) RestartBackend(ctx context.Context, name string, atOnce bool) (admin.BackendRestart, error) {
+	_, err := f.Backend(ctx, name)
+	return admin.BackendRestart{Ended: 1, Refused: atOnce}, err
+}
+
+// TestBackends lists backends, shows one, reads its lines from a place on, and restarts it.
+func TestBackends(t *testing.T) {
+	t.Parallel()
+	b, ctx := served(t, dirOf(t)).Hosted(), t.Context()
+	if all, err := b.Backends(ctx); err != nil || len(all) != 1 || all[0].State != admin.BackendDown || !all[0].Retry.Equal(time.Unix(1, 0)) || all[0].Instances.Max != 3 {
+		t.Errorf("backends: %+v, %v", all, err)
+	}
+	if d, err := b.Backend(ctx, fakeBackend); err != nil || d.Name != fakeBackend || d.Lists.Tools != 2 || d.Running[0].PID != 7 {
+		t.Errorf("show: %+v, %v", d, err)
+	}
+	l, err := b.BackendLog(ctx, fakeBackend, "")
+	if err != nil || l.Lines[0].Text != "" || !l.Lines[0].Stderr {
+		t.Errorf("the log: %+v, %v", l, err)
+	}
+	if l, err := b.BackendLog(ctx, fakeBackend, l.Next); err != nil || l.Lines[0].Text != "n&1" {
+		t.Errorf("the rest of it: %+v, %v", l, err)
+	}
+	for _, atOnce := range []bool{false, true} {
+		if did, err := b.RestartBackend(ctx, fakeBackend, atOnce); err != nil || did.Ended != 1 || did.Refused != atOnce {
+			t.Errorf("restart, at once: %t: %+v, %v", atOnce, did, err)
+		}
+	}
+	for _, name := range []string{"", "..", "x"} {
+		_, shown := b.Backend(ctx, name)
+		_, logged := b.BackendLog(ctx, name, "")
+		_, restarted := b.RestartBackend(ctx, name, false)
+		for _, err := range []error{shown, logged, restarted} {
+			if !errors.Is(err, admin.ErrNoBackend) {
+				t.Errorf("%q is answered with %v", name, err)
+			}
+		}
+	}
 }
 
 func (f fake) Sessions(_ context.Context, q operator.Query) (p operator.SessionPage, err error) {

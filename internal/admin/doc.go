@@ -1,4 +1,4 @@
-// Package admin serves the operator of a running node, as package operator has it, and the keys and revocations of its store: HTTP over a UNIX
+// Package admin serves the operator of a running node, as package operator has it, the keys and revocations of its store, and its backends: HTTP over a UNIX
 // socket in the node's data directory. Whoever may use the socket may see and end all of that, so its
 // mode is 0600: it is for the user that runs the node, and for root. There is no other authentication, and no way to it from another machine.
 //
@@ -20,6 +20,10 @@
 //	GET  /revocations                        every [Revocation]
 //	POST /revocations                        makes the one of a [RevocationRequest]
 //	DELETE /revocations/{id}                 takes it back
+//	GET  /backends                           every [Backend] of the node
+//	GET  /backends/{name}                    a [BackendDetail]
+//	GET  /backends/{name}/log?from=          a [BackendLog]
+//	POST /backends/{name}/restart?now=false  has new instances take the place of those of a backend: [BackendRestart]
 //	GET  /nodes                              every [operator.Node] of the fleet
 //	GET  /drain                              how far the node is with its end: [operator.Draining]
 //	POST /drain                              begins that

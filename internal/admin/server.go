@@ -33,6 +33,7 @@ type Operated struct {
 	Operator operator.Operator
 	Keys     Keys
 	Revoked  Revocations
+	Backends Backends
 }
 
 // Listen begins to serve the socket of a data directory. A socket that nobody serves is replaced. ErrInUse: somebody does.
@@ -101,6 +102,7 @@ func handler(o Operated) http.Handler {
 	handleTasks(mux, o.Operator)
 	handleKeys(mux, o.Keys)
 	handleRevocations(mux, o.Revoked)
+	handleBackends(mux, o.Backends)
 	return mux
 }
 
@@ -254,7 +256,7 @@ var statuses = []struct {
 	status int
 }{
 	{operator.ErrNoTask, http.StatusNotFound}, {operator.ErrNoSession, http.StatusNotFound}, {operator.ErrNoCall, http.StatusNotFound},
-	{operator.ErrNoPrincipal, http.StatusNotFound}, {ErrNoKey, http.StatusNotFound}, {ErrNoRevocation, http.StatusNotFound},
+	{operator.ErrNoPrincipal, http.StatusNotFound}, {ErrNoKey, http.StatusNotFound}, {ErrNoRevocation, http.StatusNotFound}, {ErrNoBackend, http.StatusNotFound},
 	{operator.ErrTaskEnded, http.StatusConflict}, {operator.ErrDraining, http.StatusConflict}, {ErrKey, http.StatusConflict}, {ErrRevocation, http.StatusConflict},
 	{operator.ErrQuery, http.StatusBadRequest},
 }

@@ -13,11 +13,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/troupe-run/troupe/internal/backend/journal"
 	"github.com/troupe-run/troupe/internal/backend/listing"
 	"github.com/troupe-run/troupe/internal/backend/pool"
 	"github.com/troupe-run/troupe/internal/guard"
 	"github.com/troupe-run/troupe/internal/keeper"
 	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/upstream"
 )
 
@@ -53,6 +55,7 @@ type Backends struct {
 	catalogues    *catalogues
 	subscriptions subscriptions
 	stderr        *stderr
+	journals      *journal.Journals
 	wants         atomic.Uint64
 	processes     atomic.Uint64
 	keep          keeping
@@ -87,7 +90,8 @@ func New(c Config) *Backends {
 	b.life, b.end = context.WithCancel(context.Background())
 	b.subscriptions.of = make(map[ownership]map[string]bool)
 	b.left.of = make(map[string]*leftCall)
-	b.stderr = &stderr{log: c.Log, now: c.Clock.Now, of: make(map[string]*complainer)}
+	b.journals = journal.New(limits.BackendLog.Value(), c.Clock.Now())
+	b.stderr = &stderr{log: c.Log, journals: b.journals, now: c.Clock.Now, of: make(map[string]*complainer)}
 	b.pool = poolActor{b: b, pool: pool.New(c.Bounds), instances: make(map[pool.InstanceID]*instance), waiting: make(map[pool.WantID]*lease)}
 	c.Kernel.Start(&b.pool.Actor, c.PoolKind, "", &b.pool)
 	b.all.Store(&[]Backend{})
@@ -104,6 +108,11 @@ func (systemClock) AfterFunc(d time.Duration, f func()) func() bool { return tim
 // process has left is adopted.
 func (b *Backends) Configure(ctx context.Context, all []Backend) {
 	m := &configured{all: slices.Clone(all)}
+	names := make([]string, len(all))
+	for i := range all {
+		names[i] = all[i].Name
+	}
+	b.journals.Configure(names)
 	m.Init()
 	if b.pool.Post(m) == nil {
 		m.Wait()
@@ -415,6 +424,16 @@ func (b *Backends) keeper(ctx context.Context) (*keeper.Client, error) {
 	b.keep.client = c
 	go b.replaceKeeper(c)
 	return c, nil
+}
+
+// running returns the connection to what has the processes, nil if there is none.
+func (k *keeping) running() *keeper.Client {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.client == nil || k.client.Err() != nil {
+		return nil
+	}
+	return k.client
 }
 
 // replaceKeeper begins another keeper as soon as one has ended by itself: whoever begins it ends what a killed one has left, which

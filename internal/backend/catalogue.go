@@ -115,6 +115,19 @@ func (c *catalogues) eraOf(digest string) upstream.Era {
 	return upstream.EraUnknown
 }
 
+// look returns what is known of the backends with a digest: the catalogue that was noted last of a kind, nil if there is none, and the
+// revisions that instances of each kind speak, the oldest first.
+func (c *catalogues) look(digest string) (last *Catalogue, revisions []mcp.Revision) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, k := range c.order[digest] {
+		last = c.known[k]
+		revisions = append(revisions, last.Settled.Revision)
+	}
+	slices.Sort(revisions)
+	return last, slices.Compact(revisions)
+}
+
 // note remembers what an instance lists, and returns what it has listed before, or one like it; nil if nothing was known. What the instance of
 // a holder lists after its first lists is the holder's alone, if anything is known of its kind: what it has been told meanwhile may be in there.
 func (c *catalogues) note(k pool.Kind, holder string, is *Catalogue, first bool) (before *Catalogue) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/host"
+	"github.com/troupe-run/troupe/internal/backend/journal"
 	"github.com/troupe-run/troupe/internal/backend/pool"
 	"github.com/troupe-run/troupe/internal/keeper"
 	"github.com/troupe-run/troupe/internal/upstream"
@@ -79,6 +80,7 @@ func (in lifetime) leave(why error, began bool) {
 	reason, process := pool.Reason(reasonOf(why)), in.proc.Load()
 	in.words = in.of.mask(in.close(why))
 	in.logEnd(why, process, began)
+	in.noteEnd(why, process, began)
 	switch {
 	case began:
 		in.b.tell(&hasEnded{in.instance, in.words, reason})
@@ -106,26 +108,68 @@ func (in lifetime) logEnd(why error, process *keeper.Process, began bool) {
 	if in.words != "" {
 		attrs = append(attrs, "status", in.words)
 	}
-	if f, ok := errors.AsType[*upstream.Failure](why); ok && f.Err != nil {
-		cause := f.Err
-		if of, ok := errors.AsType[*url.Error](cause); ok { // which begins with the whole URL
-			cause = of.Err
-		}
-		attrs = append(attrs, "cause", in.of.mask(cause.Error()))
+	if cause := in.causeOf(why); cause != "" {
+		attrs = append(attrs, "cause", cause)
 	}
 	in.logOf(process, level, text, attrs...)
 }
 
-// log logs what becomes of the instance.
+// causeOf is what the machine has to do with the end of the instance, which no client is told; "" where that is nothing.
+func (in lifetime) causeOf(why error) string {
+	f, ok := errors.AsType[*upstream.Failure](why)
+	if !ok || f.Err == nil {
+		return ""
+	}
+	cause := f.Err
+	if of, ok := errors.AsType[*url.Error](cause); ok { // which begins with the whole URL
+		cause = of.Err
+	}
+	return in.of.mask(cause.Error())
+}
+
+// failures say of the reasons why an instance ends which are faults of the backend.
+var failures = map[pool.Reason]string{
+	pool.Exited:  "it ended by itself",
+	pool.TooSlow: refusals[pool.TooSlow],
+	pool.Heavy:   "it held more than max-memory",
+	pool.Wedged:  "it answered no ping",
+	pool.Suspect: "it did not end a call that its client had cancelled",
+}
+
+// noteEnd notes for operators how the instance has ended.
+func (in lifetime) noteEnd(why error, process *keeper.Process, began bool) {
+	reason := pool.Reason(reasonOf(why))
+	if reason == pool.Kept {
+		return
+	}
+	now := in.b.c.Clock.Now()
+	e := journal.End{At: now, Reason: string(reason), Lived: now.Sub(in.began), Status: strings.Trim(in.words+"; "+in.causeOf(why), "; "), Failed: failures[reason]}
+	if process != nil {
+		e.PID = process.PID()
+	}
+	if reason == pool.Exited && !began {
+		e.Failed = refusals[pool.FailedTo]
+	}
+	in.b.journals.AddEnd(in.of.Name, e)
+}
+
+// log logs what becomes of the instance, and notes it in the journal of its backend.
 func (in lifetime) log(level slog.Level, text string, attrs ...any) {
 	in.logOf(in.proc.Load(), level, text, attrs...)
 }
 
 func (in lifetime) logOf(process *keeper.Process, level slog.Level, text string, attrs ...any) {
 	all := []any{"backend", in.of.Name}
+	line := journal.Line{At: in.b.c.Clock.Now(), Text: text}
+	for i := 0; i+1 < len(attrs); i += 2 {
+		line.Text += fmt.Sprintf(", %v: %v", attrs[i], attrs[i+1])
+	}
 	if process != nil {
 		all = append(all, "process", process.PID())
+		line.Of = new(journal.Process)
+		line.Of.Started(process.PID())
 	}
+	in.b.journals.Add(in.of.Name, line)
 	in.b.c.Log.Log(context.WithoutCancel(in.life), level, text, append(all, attrs...)...)
 }
 
@@ -189,7 +233,7 @@ func (in lifetime) options() upstream.Options {
 			}
 		},
 		Odd: func(odd upstream.Oddity) {
-			in.b.c.Log.Warn("a backend does what it should not: "+oddities[odd.What], "backend", in.of.Name, "what", odd.What.String(), "times", odd.Count, "excerpt", in.of.mask(odd.Excerpt))
+			in.log(slog.LevelWarn, "a backend does what it should not: "+oddities[odd.What], "what", odd.What.String(), "times", odd.Count, "excerpt", in.of.mask(odd.Excerpt))
 		},
 		Ended: func(f *upstream.Failure) { in.giveUp(f) },
 	}
@@ -233,16 +277,17 @@ func (in lifetime) begin(ctx context.Context) (upstream.Link, error) {
 		return nil, fmt.Errorf("no process can be started: %w", err)
 	}
 	id := in.b.newProcessID()
-	in.b.stderr.watch(id, &in.of)
+	complains := in.b.stderr.watch(id, &in.of)
 	p, err := client.Start(ctx, in.of.spec(in.b.c.Lookup, id, estate(in).note(), in.b.c.Dir))
 	if err != nil {
 		in.b.stderr.forget(id)
 		return nil, err
 	}
-	if without := unenforced(p); without != "" {
-		in.b.c.Log.Warn("a backend is not confined in every way that its configuration would try", "backend", in.of.Name, "without", without)
-	}
+	complains.Started(p.PID())
 	in.proc.Store(p)
+	if without := unenforced(p); without != "" {
+		in.log(slog.LevelWarn, "a backend is not confined in every way that its configuration would try", "without", without)
+	}
 	return upstream.NewLines(newPipe(p, 0)), nil
 }
 

@@ -129,7 +129,7 @@ func (b *Backends) adoptOne(ctx context.Context, client *keeper.Client, kept kee
 	in.proc.Store(p)
 	in.setOwner(s.Holder, s.Principal)
 	calls, asked := estate{in}.leftOf(texts, state)
-	b.stderr.watch(p.ID(), &in.of)
+	b.stderr.watch(p.ID(), &in.of).Started(p.PID())
 	conn, err := upstream.Resume(ctx, upstream.NewLines(newPipe(p, 0)), state, lifetime{in}.options(), func(p upstream.Pending) upstream.Request {
 		i := slices.IndexFunc(calls, func(c *leftCall) bool { return c.running.kept.call.ID == p.ID })
 		return calls[i].request()

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/internal/backend/pool"
-	"github.com/troupe-run/troupe/internal/kernel"
 )
 
 // An Observer counts what becomes of instances and of calls. Its methods must not block.
@@ -26,29 +25,3 @@ func (noObserver) Started(string, pool.Reason, time.Duration) {}
 func (noObserver) Adopted(string)                             {}
 func (noObserver) Ended(string, pool.Reason)                  {}
 func (noObserver) Waited(string, time.Duration, pool.Reason)  {}
-
-// Counts are the instances of a backend in each state, the calls that wait for one, and the bytes that its processes had when that was
-// looked at last: for the counts before these, or to hold them to [host.Pool.MaxMemory].
-type Counts struct {
-	pool.Counts
-	Memory int64
-}
-
-// counted asks the pool for its counts.
-type counted struct {
-	kernel.Reply
-	of map[string]Counts
-}
-
-// Refused implements kernel.Refusable.
-func (m *counted) Refused(error) { m.Done() }
-
-// Counts returns those of each backend, by its name; nil once the pool is closed.
-func (b *Backends) Counts() map[string]Counts {
-	m := &counted{}
-	m.Init()
-	if b.pool.Post(m) == nil {
-		m.Wait()
-	}
-	return m.of
-}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/troupe-run/troupe/host"
 	"github.com/troupe-run/troupe/internal/backend/pool"
+	"github.com/troupe-run/troupe/internal/keeper"
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/upstream"
 )
@@ -144,6 +145,12 @@ func (a *poolActor) Receive(m any) {
 	case *counted:
 		m.of = a.count()
 		m.Done()
+	case *reported:
+		m.of = a.report(now)
+		m.Done()
+	case *restartWanted:
+		a.restart(now, m)
+		m.Done()
 	case *ticked:
 		a.ticking = false
 		a.carryOut(a.pool.Tick(now))
@@ -169,6 +176,10 @@ func (a *poolActor) Failed(m any, last bool) {
 	case *allOf:
 		m.Done()
 	case *counted:
+		m.Done()
+	case *reported:
+		m.Done()
+	case *restartWanted:
 		m.Done()
 	}
 	if !last {
@@ -240,38 +251,26 @@ func (a *poolActor) measure(now time.Time) {
 	}
 	a.measured, a.shown = now, false
 	a.b.background(func(ctx context.Context) {
-		client, err := a.b.keeper(ctx)
-		if err != nil {
-			return
+		if client, err := a.b.keeper(ctx); err == nil {
+			measure(ctx, a.b, client)
 		}
-		all, err := client.Measure(ctx)
-		if err != nil && ctx.Err() == nil {
-			a.b.c.Log.Warn("what memory the processes of backends have is unknown", "error", err)
-		}
-		if err != nil {
-			return
-		}
-		m := &measured{make(map[string]int64, len(all))}
-		for _, kept := range all {
-			m.all[kept.ID] = kept.Memory
-		}
-		a.b.tell(m)
 	})
 }
 
-// count returns what there is of each backend.
-func (a *poolActor) count() map[string]Counts {
-	a.shown = true
-	all := make(map[string]Counts)
-	for name, c := range a.pool.Counts() {
-		all[name] = Counts{Counts: c}
+// measure tells the pool what memory the processes of a keeper have.
+func measure(ctx context.Context, b *Backends, client *keeper.Client) {
+	all, err := client.Measure(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			b.c.Log.Warn("what memory the processes of backends have is unknown", "error", err)
+		}
+		return
 	}
-	for _, in := range a.instances {
-		c := all[in.of.Name]
-		c.Memory += in.memory
-		all[in.of.Name] = c
+	m := &measured{make(map[string]int64, len(all))}
+	for _, kept := range all {
+		m.all[kept.ID] = kept.Memory
 	}
-	return all
+	b.tell(m)
 }
 
 // carryOut does what the pool has decided.

@@ -21,7 +21,7 @@ var update = flag.Bool("update", false, "write what the files of testdata say in
 // at is a source with an environment and files of its own.
 func at(path string) Source {
 	variables := map[string]string{
-		"HOME": "/Users/ada", "API_KEY": "key-s3cret", "EVENTS_KEY": "events-s3cret", "EMPTY": "", "INPUT_SEARCH_KEY": "search-s3cret", "REFERENCE": "${API_KEY}",
+		"HOME": "/Users/ada", "PIN": "1234", "API_KEY": "key-s3cret", "EVENTS_KEY": "events-s3cret", "EMPTY": "", "INPUT_SEARCH_KEY": "search-s3cret", "REFERENCE": "${API_KEY}",
 	}
 	files := map[string]string{
 		"/srv/project/.env":             "# of the project\nAPI_KEY=from-file-s3cret\nexport OTHER='other-s3cret' # more\n",

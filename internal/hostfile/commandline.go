@@ -63,10 +63,10 @@ var programEndings = []string{".js", ".mjs", ".cjs", ".ts", ".py", ".sh", ".exe"
 // FromCommand is the backend of a command line, as the only one of its server: its items have no prefix. Arguments are as
 // they are, as a shell has read them. There must be one at least.
 func FromCommand(words ...string) *File {
-	secrets := usefulSecrets(secretArguments(words[1:]))
+	secret := secretArguments(words[1:])
 	b := Backend{
 		Name: cleanName(cmp.Or(strings.Trim(programOf(words), "."), "backend")), Path: "the command line", Line: 1, Target: host.Command(words[0], words[1:]...),
-		Options: host.Options{Prefix: host.NoPrefix, Hide: secrets}, secrets: secrets,
+		Options: host.Options{Prefix: host.NoPrefix, Hide: hiddenTexts(secret)}, secrets: usefulSecrets(secret),
 	}
 	return &File{Path: b.Path, Backends: []Backend{b}}
 }

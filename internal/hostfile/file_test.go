@@ -186,6 +186,31 @@ func TestMask(t *testing.T) {
 	}
 }
 
+// TestShown shows what runs without its secrets: in arguments also those that are too short to be looked for in texts.
+func TestShown(t *testing.T) {
+	t.Parallel()
+	a := read(t, `{"mcpServers": {"a": {"command": "npx", "args": ["-y", "@x/y", "${EVENTS_KEY}", "--pin=${PIN}", "${PIN}", "--api-key", "k", "a b"],
+		"env": {"B": "key-s3cret"}, "cwd": "/srv/${EVENTS_KEY}"}}}`).Backends[0]
+	target, options := Shown(a.Target, a.Options.WithDefaults())
+	if want := `npx -y @x/y *** --pin=*** *** --api-key *** "a b"`; target != want {
+		t.Errorf("the command is %s, want %s", target, want)
+	}
+	all := strings.Join(options, "\n") + "\n"
+	for _, want := range []string{"env:\n  B: \"***\"\n", "cwd: \"/srv/***\"\n", "isolation: session\n", "max: 256\n", "start-timeout: 2m0s\n", "stderr-rate: 20\n"} {
+		if !strings.Contains(all, want) {
+			t.Errorf("the options lack %q:\n%s", want, all)
+		}
+	}
+	if strings.Contains(all, "command") || strings.Contains(all, "npx") {
+		t.Errorf("the options have the command:\n%s", all)
+	}
+	b := read(t, `{"mcpServers": {"b": {"url": "https://me:pass@b.example/mcp?api_key=k", "headers": {"X-A": "Bearer in-the-header"}}}}`).Backends[0]
+	target, options = Shown(b.Target, b.Options)
+	if all := strings.Join(options, "\n"); target != "https://b.example/mcp" || !strings.HasPrefix(all, "headers:\n  X-A: \"***\"") {
+		t.Errorf("the URL is %s with %s", target, all)
+	}
+}
+
 // TestDigest has a digest as it was first, which stores have, and what makes another one.
 func TestDigest(t *testing.T) {
 	t.Parallel()

@@ -70,7 +70,7 @@ func (r *reading) readBackend(n *node, line int) {
 	r.defaultDir()
 	r.check()
 	r.b.secrets = usefulSecrets(r.secrets)
-	r.b.Options.Hide = r.b.secrets
+	r.b.Options.Hide = hiddenTexts(r.secrets)
 }
 
 // readVariables reads the file of variables, below those of the backend itself.

@@ -28,6 +28,14 @@ func usefulSecrets(all []string) (useful []string) {
 	return useful
 }
 
+// hiddenTexts are those that are hidden where a backend is shown, each once.
+func hiddenTexts(all []string) (hidden []string) {
+	hidden = slices.DeleteFunc(slices.Clone(all), func(s string) bool { return strings.TrimSpace(s) == "" })
+	hidden = append(hidden, usefulSecrets(all)...) // a line of one with several may be shown alone
+	slices.Sort(hidden)
+	return slices.Compact(hidden)
+}
+
 // Mask returns a text, such as a line that the backend has written to its standard error, with a mask in place of each of
 // its secrets. Secrets of less than six bytes stay.
 func (b Backend) Mask(text string) string {

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/troupe-run/troupe/host"
 	"github.com/troupe-run/troupe/internal/configfile"
@@ -26,6 +27,45 @@ type shown struct {
 // a variable or a header is a mask.
 func (b Backend) Lines() []string {
 	w := writer{lines: []string{"  " + b.Name + ":"}}
+	b.writeTarget(&w)
+	b.writeOptions(&w)
+	return w.lines
+}
+
+// Shown is a backend that runs as an operator sees it: its command with its arguments, or its URL, and each of its options as a line
+// of the section backends. What is secret is masked: of less than six bytes where it is a whole argument, or the value of a flag.
+func Shown(t host.Target, o host.Options) (target string, options []string) {
+	b := Backend{Target: t, Options: o}
+	b.secrets = usefulSecrets(slices.Concat(o.Hide, slices.Collect(maps.Values(o.Env)), slices.Collect(maps.Values(o.Headers))))
+	target = b.Mask(t.String())
+	if _, args, ok := t.Command(); ok {
+		for _, arg := range b.maskAll(maskArguments(args)) {
+			if name, value, isFlag := strings.Cut(arg, "="); isFlag && slices.Contains(o.Hide, value) {
+				arg = name + "=" + mask
+			} else if slices.Contains(o.Hide, arg) {
+				arg = mask
+			}
+			target += " " + word(arg)
+		}
+	}
+	w := writer{}
+	b.writeOptions(&w)
+	for _, line := range w.lines {
+		options = append(options, strings.TrimPrefix(line, "    "))
+	}
+	return target, options
+}
+
+// word is an argument as one word among others.
+func word(arg string) string {
+	if arg == "" || strings.ContainsFunc(arg, func(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) || r == '"' }) {
+		return strconv.Quote(arg)
+	}
+	return arg
+}
+
+// writeTarget writes where the backend is.
+func (b Backend) writeTarget(w *writer) {
 	if name, args, ok := b.Target.Command(); ok {
 		if b.shown.command != "" {
 			name, args = b.shown.command, b.shown.args
@@ -38,13 +78,17 @@ func (b Backend) Lines() []string {
 		}
 		w.text("url", maskURL(url))
 	}
+}
+
+// writeOptions writes the options that are not their zero values.
+func (b Backend) writeOptions(w *writer) {
 	o := b.Options
 	w.text("transport", string(o.Transport))
 	w.secrets("headers", o.Headers)
 	w.list("pass-headers", o.PassHeaders)
 	w.secrets("env", o.Env)
-	w.text("env-file", cmp.Or(b.shown.envFile, o.EnvFile))
-	w.text("cwd", cmp.Or(b.shown.dir, o.Dir))
+	w.text("env-file", cmp.Or(b.shown.envFile, b.Mask(o.EnvFile)))
+	w.text("cwd", cmp.Or(b.shown.dir, b.Mask(o.Dir)))
 	w.flag("disabled", b.Disabled)
 	w.text("isolation", string(o.Isolation))
 	w.text("era", string(o.Era))
@@ -64,7 +108,6 @@ func (b Backend) Lines() []string {
 	w.rate("stderr-rate", o.StderrRate)
 	o.Confinement.Files.Read, o.Confinement.Files.Write = b.maskAll(o.Confinement.Files.Read), b.maskAll(o.Confinement.Files.Write)
 	w.confinement(o.Confinement)
-	return w.lines
 }
 
 func (b Backend) maskAll(texts []string) (masked []string) {

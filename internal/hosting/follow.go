@@ -198,7 +198,7 @@ func (s *Server) Subscribe(ctx context.Context, c *Caller, item *Item, uri strin
 func (s *Server) Follow(ctx context.Context, c *Caller, items map[string]*Item) (f *Follower, refused []string) {
 	f = &Follower{s: s, caller: c.Caller, items: items}
 	answered := f.begin(ctx)
-	waiting, cancel := context.WithTimeout(ctx, learnWait)
+	waiting, cancel := context.WithTimeout(ctx, s.wait)
 	defer cancel()
 	select {
 	case refused = <-answered:

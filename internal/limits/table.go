@@ -377,6 +377,8 @@ var (
 	LearnWait = add[time.Duration](Row{Section: Request, Name: "time that a request waits for a backend to say what it lists", Option: "Hosting.LearnWait", Kind: Time, Default: 5 * second, Least: int64(time.Millisecond),
 		Beyond: "it is answered without that backend, which nobody waits for in the next 30 s",
 		Usage:  "`time` that a client waits for the lists of a backend of which nothing is known yet"})
+	BackendLog = add[int](Row{Section: Node, Name: "lines of a backend, of its standard error and of what becomes of its instances, for `troupe backends logs`", Kind: Size, Default: 64 * kib,
+		Beyond: "the oldest are dropped"})
 	MaxInstances = add[int](Row{Section: Node, Name: "instances of backends, over all of them", Option: "Hosting.MaxInstances", Default: 512, None: true,
 		Beyond: "one that is nobody's yet ends for a call that needs another; without one the call waits, as long as the backend's `start-timeout`, and is refused", Counted: "instances",
 		Usage: "`number` of instances of backends on this node, over all of them; 0 is no limit"})

@@ -111,7 +111,7 @@ func (b *backend) spares(k Kind) (n int) {
 }
 
 func (in *instance) isSpare(by Isolation) bool {
-	return in.state != stopping && in.holder == "" && !in.spent && !in.suspect && (by == Shared || len(in.serves) == 0)
+	return in.state != stopping && in.holder == "" && !in.spent && !in.suspect && !in.replaced && (by == Shared || len(in.serves) == 0)
 }
 
 // warms reports whether an instance that nobody uses is one of the spares to keep.

@@ -92,6 +92,7 @@ const (
 	Spent     Reason = "spent"      // its call has ended, and it is for no other
 	Left      Reason = "left"       // its holder is gone
 	Replaced  Reason = "replaced"   // its backend is configured otherwise, or is gone
+	Restarted Reason = "restarted"  // an operator wants another one in its place
 	Closed    Reason = "closed"     // the node ends
 	Kept      Reason = "kept"       // the node ends, and the next process has the instance
 )

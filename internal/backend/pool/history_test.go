@@ -35,6 +35,7 @@ type lived struct {
 	holders   map[string]bool // that it has served
 	principal string
 	up, ends  bool
+	replaced  bool // an operator wants another one
 	served    int
 }
 
@@ -97,7 +98,7 @@ func (w *world) do(what string, effects []Effect) {
 // needed judges whether a holder needs one more instance: each of its own is gone, starts, or may ask somebody.
 func (w *world) needed(e Start) {
 	for id, in := range w.instances {
-		if id == e.Instance || in.kind != e.Kind || !in.holders[e.Holder] || !in.up || in.ends {
+		if id == e.Instance || in.kind != e.Kind || !in.holders[e.Holder] || !in.up || in.ends || in.replaced {
 			continue
 		}
 		busy := false
@@ -118,6 +119,8 @@ func (w *world) giveTo(e Give) {
 		w.fail("want %d gets an instance, and is over or has one", e.Want)
 	case in == nil || !in.up || in.ends:
 		w.fail("want %d gets %d, which does not run", e.Want, e.Instance)
+	case in.replaced:
+		w.fail("want %d gets %d, which another one is to replace", e.Want, e.Instance)
 	case in.kind != x.Kind:
 		w.fail("want %d gets an instance of another kind", e.Want)
 	}
@@ -266,9 +269,23 @@ func (w *world) step() {
 				return
 			}
 		}
+	case n < 19 && w.r.IntN(3) == 0:
+		w.restart([]string{"a", "b"}[w.r.IntN(2)], w.r.IntN(2) == 0)
 	default:
 		w.do("tick", w.p.Tick(w.now))
 	}
+}
+
+// restart has an operator restart a backend.
+func (w *world) restart(name string, atOnce bool) {
+	_, ok, todo := RestartBackend(w.p, w.now, name, atOnce)
+	if !ok {
+		w.fail("backend %s is unknown", name)
+	}
+	for _, in := range w.instances {
+		in.replaced = in.replaced || in.kind.Backend == name
+	}
+	w.do(fmt.Sprintf("restart %s, at once: %t", name, atOnce), todo)
 }
 
 // settle has all that runs end, after which nothing may be left.

@@ -25,10 +25,11 @@ type instance struct {
 	state     state
 	reason    Reason // why it stops
 
-	serves  map[WantID]*want
-	asking  WantID // the one of them that it may ask, 0 if there is none
-	spent   bool   // it has served a call, and is for no other
-	suspect bool   // it may ask whoever comes next for a call that was cancelled
+	serves   map[WantID]*want
+	asking   WantID // the one of them that it may ask, 0 if there is none
+	spent    bool   // it has served a call, and is for no other
+	suspect  bool   // it may ask whoever comes next for a call that was cancelled
+	replaced bool   // another one takes its place, and it ends when its calls have
 
 	began  time.Time
 	ready  time.Time
@@ -91,7 +92,7 @@ func (in *instance) release(x *want, now time.Time) {
 // takes reports whether the instance, which is of a want's kind and holder or a spare, may be given to it.
 func (in *instance) takes(w *Want, by Isolation) bool {
 	switch {
-	case in.state != ready || in.spent || in.suspect:
+	case in.state != ready || in.spent || in.suspect || in.replaced:
 		return false
 	case w.Askable && in.asking != 0:
 		return false

@@ -303,3 +303,73 @@ func TestRoomOnTheNode(t *testing.T) {
 	expect(t, p.Exited(at(3), 2, ""), Start{3, files, "ann", "ann"}) // and not another spare
 	expect(t, p.Ready(at(4), 3), Give{2, 3})
 }
+
+// TestRestart: those that serve nobody end at once, the others when their calls have, and whoever comes meanwhile gets new ones.
+func TestRestart(t *testing.T) {
+	p := newPool(t, usual, Bounds{})
+	restart := func(seconds float64, atOnce bool, want Restart, todo ...Effect) {
+		t.Helper()
+		did, ok, got := RestartBackend(p, at(seconds), "files", atOnce)
+		if !ok || did != want {
+			t.Errorf("the restart has done %+v, %t, want %+v", did, ok, want)
+		}
+		expect(t, got, todo...)
+	}
+	expect(t, p.Want(at(1), of(1, "ann")), Start{1, files, "ann", "ann"})
+	expect(t, p.Want(at(1), of(2, "bob")), Start{2, files, "bob", "bob"})
+	expect(t, p.Ready(at(2), 1), Give{1, 1})
+	expect(t, p.Ready(at(2), 2), Give{2, 2})
+	expect(t, p.Done(at(3), 2))
+	expect(t, p.Want(at(3), of(3, "cy")), Start{3, files, "cy", "cy"})
+	restart(4, false, Restart{Ended: 2, Ending: 1, Calls: 1}, Stop{2, Restarted}, Stop{3, Restarted}, Start{4, files, "cy", "cy"})
+	expect(t, p.Failed(at(4), 3, "ended"))
+	expect(t, p.Exited(at(4), 2, ""), Lost{Instance: 2, Kind: files, Holder: "bob", Reason: Restarted})
+	expect(t, p.Ready(at(5), 4), Give{3, 4})
+	expect(t, p.Want(at(5), of(4, "ann")), Start{5, files, "ann", "ann"})
+	expect(t, p.Ready(at(6), 5), Give{4, 5})
+	if r := p.Reports(at(6))["files"]; len(r.Instances) != 3 || r.Instances[0] != (Instance{1, Serving, 1, true}) || r.Instances[1] != (Instance{4, Serving, 1, false}) || r.Serving != 3 {
+		t.Errorf("the report is %+v", r)
+	}
+	expect(t, p.Done(at(7), 1), Stop{1, Restarted})
+	expect(t, p.Exited(at(7), 1, ""), Lost{Instance: 1, Kind: files, Holder: "ann", Reason: Restarted})
+	restart(8, true, Restart{Ended: 2, Calls: 2}, Stop{4, Restarted}, Stop{5, Restarted})
+	expect(t, p.Exited(at(8), 4, ""), Lost{Instance: 4, Kind: files, Holder: "cy", Reason: Restarted, Wants: []WantID{3}})
+	restart(8, true, Restart{}) // the other one ends already
+	if _, ok, _ := RestartBackend(p, at(9), "unknown", false); ok {
+		t.Error("a backend that there is not was restarted")
+	}
+}
+
+// TestRestartAtOnceEndsWhatARestartHasLeft: an operator who is tired of waiting ends the rest.
+func TestRestartAtOnceEndsWhatARestartHasLeft(t *testing.T) {
+	p := newPool(t, usual, Bounds{})
+	p.Want(at(1), of(1, "ann"))
+	p.Ready(at(1), 1)
+	if did, _, todo := RestartBackend(p, at(2), "files", false); did.Ending != 1 || len(todo) != 0 {
+		t.Errorf("the first has done %+v", did)
+	}
+	_, _, todo := RestartBackend(p, at(3), "files", true)
+	expect(t, todo, Stop{1, Restarted})
+}
+
+// TestRestartClosesTheBreaker: who has mended a backend need not wait until it is tried again.
+func TestRestartClosesTheBreaker(t *testing.T) {
+	p := newPool(t, usual, Bounds{})
+	now := 1.0
+	for n := range InstanceID(5) {
+		expect(t, p.Want(at(now), of(WantID(n+1), "ann")), Start{n + 1, files, "ann", "ann"})
+		p.Failed(at(now), n+1, "no such file")
+		now += 30
+	}
+	now -= 29
+	if r := p.Reports(at(now))["files"]; !r.Open || r.Failures != 5 || r.Detail != "no such file" || !r.Until.After(at(now)) {
+		t.Errorf("the report is %+v", r)
+	}
+	if todo := p.Want(at(now), of(9, "ann")); len(todo) != 1 || todo[0].(Refuse).Reason != Broken {
+		t.Errorf("with the breaker open: %s", show(todo))
+	}
+	if did, _, todo := RestartBackend(p, at(now), "files", false); did != (Restart{Failures: 5, Opened: true, Detail: "no such file"}) || len(todo) != 0 {
+		t.Errorf("the restart has done %+v, and wants %s", did, show(todo))
+	}
+	expect(t, p.Want(at(now), of(10, "ann")), Start{6, files, "ann", "ann"})
+}

@@ -30,6 +30,8 @@ func (s *stock) restOrStop(now time.Time, b *backend, in *instance) {
 	switch {
 	case in.spent:
 		s.stop(in, Spent)
+	case in.replaced:
+		s.stop(in, Restarted)
 	case b.gone || in.kind.Digest != b.digest:
 		s.stop(in, Replaced)
 	case t.MaxLife > 0 && now.Sub(in.began) >= t.MaxLife:

@@ -1,0 +1,221 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/troupe-run/troupe/host"
+	"github.com/troupe-run/troupe/internal/backend/journal"
+	"github.com/troupe-run/troupe/internal/backend/pool"
+	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// Counts are the instances of a backend in each state, the calls that wait for one, and the bytes that its processes had when that was
+// looked at last: for the counts before these, or to hold them to [host.Pool.MaxMemory].
+type Counts struct {
+	pool.Counts
+	Memory int64
+}
+
+// counted asks the pool for its counts.
+type counted struct {
+	kernel.Reply
+	of map[string]Counts
+}
+
+// Refused implements kernel.Refusable.
+func (m *counted) Refused(error) { m.Done() }
+
+// Counts returns those of each backend, by its name; nil once the pool is closed.
+func (b *Backends) Counts() map[string]Counts {
+	m := &counted{}
+	m.Init()
+	if b.pool.Post(m) == nil {
+		m.Wait()
+	}
+	return m.of
+}
+
+// count returns what there is of each backend.
+func (a *poolActor) count() map[string]Counts {
+	a.shown = true
+	all := make(map[string]Counts)
+	for name, c := range a.pool.Counts() {
+		all[name] = Counts{Counts: c}
+	}
+	for _, in := range a.instances {
+		c := all[in.of.Name]
+		c.Memory += in.memory
+		all[in.of.Name] = c
+	}
+	return all
+}
+
+// Operations are what an operator sees of Backends, and does to them.
+type Operations struct{ *Backends }
+
+// The errors of Operations: nothing was done.
+var (
+	ErrNoBackend = errors.New("backend: there is none of this name")
+	ErrClosed    = errors.New("backend: the node ends")
+)
+
+// A Report is how it stands with a backend. Its texts have no secrets, but for those that [Backend] has.
+type Report struct {
+	Backend
+	Pool      pool.Report
+	Memory    int64 // bytes that its processes have; 0 where nobody knows
+	Known     *Catalogue
+	Revisions []mcp.Revision // that its instances speak, as far as it is known; Known has its era
+	Instances []InstanceReport
+	Ends      []journal.End // of the last instances, the oldest first
+	Failed    journal.End   // the last failure, zero if there was none
+}
+
+// An InstanceReport is what a Report has of an instance.
+type InstanceReport struct {
+	pool.Instance
+	PID       int // 0 for what is no process, and until it has started
+	Holder    HolderKind
+	Session   string // whose it is, a secret; "" if it is of none
+	Principal string // of that session, or whose it is; "" where nobody says who calls
+	Began     time.Time
+	Memory    int64
+}
+
+// A HolderKind is what an instance belongs to.
+type HolderKind string
+
+// The kinds of holders.
+const (
+	OfSession   HolderKind = "session"
+	OfPrincipal HolderKind = "principal"
+	OfCall      HolderKind = "call"   // a call without a session
+	OfAll       HolderKind = "all"    // everybody shares it
+	OfNobody    HolderKind = "nobody" // yet: it is a spare
+)
+
+// reported asks the pool for reports, of which it makes the parts that it knows.
+type reported struct {
+	kernel.Reply
+	of []Report
+}
+
+// Refused implements kernel.Refusable.
+func (m *reported) Refused(error) { m.Done() }
+
+// measureWait bounds how long an operator waits for what memory processes have.
+const measureWait = 2 * time.Second
+
+// Reports returns that of each backend, in the order of the configuration. ErrClosed.
+func (o Operations) Reports(ctx context.Context) ([]Report, error) {
+	if client := o.keep.running(); client != nil {
+		patience, cancel := context.WithTimeout(ctx, measureWait)
+		measure(patience, o.Backends, client) // before the pool is asked
+		cancel()
+	}
+	m := &reported{}
+	m.Init()
+	if o.pool.Post(m) == nil {
+		m.Wait()
+	}
+	if m.of == nil {
+		return nil, ErrClosed
+	}
+	for i := range m.of {
+		r := &m.of[i]
+		r.Known, r.Revisions = o.catalogues.look(r.Digest)
+		r.Ends, r.Failed = o.journals.Ends(r.Name)
+	}
+	return m.of, nil
+}
+
+// Journal returns the lines of a backend from where a page ended: see [journal.Journals.Read]. ErrNoBackend.
+func (o Operations) Journal(name, from string) (journal.Page, error) {
+	if _, ok := o.find(name); !ok {
+		return journal.Page{}, ErrNoBackend
+	}
+	return o.journals.Read(name, from), nil
+}
+
+// restartWanted asks the pool to restart a backend.
+type restartWanted struct {
+	kernel.Reply
+	name   string
+	atOnce bool
+	did    pool.Restart
+	err    error
+}
+
+// Refused implements kernel.Refusable.
+func (m *restartWanted) Refused(error) { m.Done() }
+
+// Restart has new instances take the place of those of a backend, which end when their calls have, or atOnce. ErrNoBackend, ErrClosed.
+func (o Operations) Restart(name string, atOnce bool) (pool.Restart, error) {
+	m := &restartWanted{name: name, atOnce: atOnce, err: ErrClosed}
+	m.Init()
+	if o.pool.Post(m) == nil {
+		m.Wait()
+	}
+	return m.did, m.err
+}
+
+// restart does what [Operations.Restart] asks for.
+func (a *poolActor) restart(now time.Time, m *restartWanted) {
+	if a.closed {
+		return
+	}
+	did, ok, todo := pool.RestartBackend(a.pool, now, m.name, m.atOnce)
+	if !ok {
+		m.err = ErrNoBackend
+		return
+	}
+	m.did, m.err = did, nil
+	const text = "an operator has restarted a backend"
+	a.b.c.Log.Info(text, "backend", m.name, "ended", did.Ended, "ending", did.Ending, "at_once", m.atOnce)
+	a.b.journals.Add(m.name, journal.Line{At: now, Text: text})
+	a.carryOut(todo)
+}
+
+// report returns what the pool and the instances know of each backend. It is not nil.
+func (a *poolActor) report(now time.Time) []Report {
+	all := *a.b.all.Load()
+	reports := make([]Report, len(all))
+	known := a.pool.Reports(now)
+	for i := range all {
+		r := &reports[i]
+		r.Backend, r.Pool = all[i], known[all[i].Name]
+		for _, of := range r.Pool.Instances {
+			in := a.instances[of.ID]
+			if in == nil {
+				continue
+			}
+			shown := InstanceReport{Instance: of, Holder: in.holderKind(of.Calls > 0), Session: in.session(), Principal: in.principal(), Began: in.began, Memory: in.memory}
+			if p := in.proc.Load(); p != nil {
+				shown.PID = p.PID()
+			}
+			r.Memory += in.memory
+			r.Instances = append(r.Instances, shown)
+		}
+	}
+	return reports
+}
+
+// holderKind is what the instance belongs to, which may serve calls at the moment.
+func (in *instance) holderKind(serves bool) HolderKind {
+	holder := in.holder()
+	switch {
+	case in.of.Options.Isolation == host.Shared:
+		return OfAll
+	case sessionOf(holder) != "":
+		return OfSession
+	case strings.HasPrefix(holder, principalPrefix):
+		return OfPrincipal
+	case holder != "", serves:
+		return OfCall
+	}
+	return OfNobody
+}
