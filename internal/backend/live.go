@@ -217,15 +217,14 @@ func (in lifetime) begin(ctx context.Context) (upstream.Link, error) {
 	if _, serve, ok := in.of.Target.Serve(); ok {
 		return in.beginHere(serve), nil
 	}
-	client, err := in.b.keeper(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("no process can be started: %w", err)
+	p, err := in.startProcess(ctx)
+	for range 2 { // nothing outlives a keeper that ends meanwhile, and the next one can start it
+		if !errors.Is(err, keeper.ErrEnded) {
+			break
+		}
+		p, err = in.startProcess(ctx)
 	}
-	id := in.b.newProcessID()
-	in.b.stderr.watch(id, &in.of)
-	p, err := client.Start(ctx, in.of.spec(in.b.c.Lookup, id, estate(in).note(), in.b.c.Dir))
 	if err != nil {
-		in.b.stderr.forget(id)
 		return nil, err
 	}
 	if without := unenforced(p); without != "" {
@@ -233,6 +232,29 @@ func (in lifetime) begin(ctx context.Context) (upstream.Link, error) {
 	}
 	in.proc.Store(p)
 	return upstream.NewLines(newPipe(p, 0)), nil
+}
+
+// startProcess has the keeper start the command. With [keeper.ErrEnded] another one can.
+func (in lifetime) startProcess(ctx context.Context) (*keeper.Process, error) {
+	client, err := in.b.keeper(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("no process can be started: %w", err)
+	}
+	id := in.b.newProcessID()
+	in.b.stderr.watch(id, &in.of)
+	p, err := client.Start(ctx, in.of.spec(in.b.c.Lookup, id, estate(in).note(), in.b.c.Dir))
+	if err == nil {
+		return p, nil
+	}
+	in.b.stderr.forget(id)
+	if errors.Is(err, keeper.ErrEnding) { // it starts nothing more, and ends what it has
+		select {
+		case <-client.Ended():
+			return nil, client.Err()
+		case <-ctx.Done():
+		}
+	}
+	return nil, err
 }
 
 // beginHere starts a server in this process.
