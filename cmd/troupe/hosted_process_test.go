@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -128,12 +129,18 @@ func hostAny(t *testing.T, args ...string) *process {
 	t.Helper()
 	p := &process{stderr: &lines{wrote: make(chan struct{}, 1)}, exited: make(chan error, 1)}
 	args, env := withoutVariables(args)
-	p.cmd = exec.Command(binary(t), append([]string{"serve", "--listen", "127.0.0.1:0", "--set", "lease=2m", "--drain-delay", "0s", "--set", "call-rate=0", "--set", "principal-rate=0"}, args...)...)
+	p.cmd = exec.Command(binary(t), append([]string{"serve", "--listen", "127.0.0.1:0", "--set", "lease=2m", "--set", "learn-wait=5m", "--drain-delay", "0s", "--set", "call-rate=0", "--set", "principal-rate=0"}, args...)...)
 	p.cmd.Stderr, p.cmd.Env = p.stderr, env
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = p.cmd.Process.Kill() })
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Kill()
+		if i := slices.Index(args, "--data"); t.Failed() && i >= 0 {
+			said, _ := os.ReadFile(filepath.Join(args[i+1], "keeper.log"))
+			t.Logf("serve said:\n%s\nits keeper said:\n%s", p.stderr, said)
+		}
+	})
 	go func() { p.exited <- p.cmd.Wait() }()
 	return p
 }

@@ -150,9 +150,9 @@ func TestHostedLate(t *testing.T) {
 	t.Parallel()
 	s := newStranger(t)
 	file := filepath.Join(t.TempDir(), "go-on")
-	p := hostOn(t, append([]string{"--data", t.TempDir()}, s.command("late", file)...)...)
+	p := hostOn(t, append([]string{"--data", t.TempDir(), "--set", "learn-wait=1s"}, s.command("late", file)...)...)
 	g := &guest{p: p, revision: "2025-11-25", capabilities: "{}"}
-	if r := g.initialize(t); r.Error != nil { // after five seconds
+	if r := g.initialize(t); r.Error != nil { // after a second
 		t.Fatalf("initialize is answered with %s", r.says())
 	}
 	x, id := g.open(t, "tools/call", tool("echo", `{"text":"at last"}`))

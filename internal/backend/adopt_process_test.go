@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -230,6 +231,33 @@ func shortDir(t *testing.T) string {
 func joins(self, dir string) func(context.Context, func(string, []byte, int)) (*keeper.Client, error) {
 	return func(ctx context.Context, stderr func(string, []byte, int)) (*keeper.Client, error) {
 		return keeper.Join(ctx, keeper.Options{Socket: filepath.Join(dir, "s"), Stderr: stderr}, keeper.Launch{Program: []string{self, "keeper"}, Keep: time.Minute})
+	}
+}
+
+// TestKeeperThatEnds: a backend starts though its keeper is told to end before it can start anything.
+func TestKeeperThatEnds(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []int
+	join := joins(self, shortDir(t))
+	b := New(Config{Log: slog.New(slog.NewTextHandler(os.Stderr, nil)), Processes: func(ctx context.Context, stderr func(string, []byte, int)) (*keeper.Client, error) {
+		c, err := join(ctx, stderr)
+		if err == nil {
+			if all = append(all, c.PID()); len(all) == 1 {
+				_ = syscall.Kill(c.PID(), syscall.SIGTERM)
+			}
+		}
+		return c, err
+	}})
+	b.Configure(t.Context(), []Backend{{Name: "own", Digest: "1", Target: host.Command(self, "backend"), Options: host.Options{}.WithDefaults()}})
+	if said := call(t, b, "own", Caller{Session: "mine"}, Request{}); !strings.HasSuffix(said, `"calls":1}`) {
+		t.Errorf("it says %s", said)
+	}
+	b.Close(t.Context(), -1)
+	if len(all) < 2 {
+		t.Errorf("keepers: %v", all)
 	}
 }
 

@@ -272,6 +272,25 @@ func (in lifetime) begin(ctx context.Context) (upstream.Link, error) {
 	if _, serve, ok := in.of.Target.Serve(); ok {
 		return in.beginHere(serve), nil
 	}
+	p, err := in.startProcess(ctx)
+	for range 2 { // nothing outlives a keeper that ends meanwhile, and the next one can start it
+		if !errors.Is(err, keeper.ErrEnded) {
+			break
+		}
+		p, err = in.startProcess(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	in.proc.Store(p)
+	if without := unenforced(p); without != "" {
+		in.log(slog.LevelWarn, "a backend is not confined in every way that its configuration would try", "without", without)
+	}
+	return upstream.NewLines(newPipe(p, 0)), nil
+}
+
+// startProcess has the keeper start the command. With [keeper.ErrEnded] another one can.
+func (in lifetime) startProcess(ctx context.Context) (*keeper.Process, error) {
 	client, err := in.b.keeper(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("no process can be started: %w", err)
@@ -279,16 +298,19 @@ func (in lifetime) begin(ctx context.Context) (upstream.Link, error) {
 	id := in.b.newProcessID()
 	complains := in.b.stderr.watch(id, &in.of)
 	p, err := client.Start(ctx, in.of.spec(in.b.c.Lookup, id, estate(in).note(), in.b.c.Dir))
-	if err != nil {
-		in.b.stderr.forget(id)
-		return nil, err
+	if err == nil {
+		complains.Started(p.PID())
+		return p, nil
 	}
-	complains.Started(p.PID())
-	in.proc.Store(p)
-	if without := unenforced(p); without != "" {
-		in.log(slog.LevelWarn, "a backend is not confined in every way that its configuration would try", "without", without)
+	in.b.stderr.forget(id)
+	if errors.Is(err, keeper.ErrEnding) { // it starts nothing more, and ends what it has
+		select {
+		case <-client.Ended():
+			return nil, client.Err()
+		case <-ctx.Done():
+		}
 	}
-	return upstream.NewLines(newPipe(p, 0)), nil
+	return nil, err
 }
 
 // beginHere starts a server in this process.

@@ -13,9 +13,9 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// followers are who follows which resources of backends: sessions, and listeners of 2026-07-28. Of those who share an instance the first has it
+// A followTable is who follows which resources of backends: sessions, and listeners of 2026-07-28. Of those who share an instance the first has it
 // say when a resource changes, and the last one that it no longer need.
-type followers struct {
+type followTable struct {
 	mu sync.Mutex // guards of, and what is in it
 	of map[followed]*following
 }
@@ -55,7 +55,7 @@ func (f *Follower) key() any {
 }
 
 // enter returns who follows a resource, once nobody else changes that. leave gives it back.
-func (a *followers) enter(ctx context.Context, key followed) (*following, error) {
+func (a *followTable) enter(ctx context.Context, key followed) (*following, error) {
 	a.mu.Lock()
 	of := a.of[key]
 	if of == nil {
@@ -73,13 +73,13 @@ func (a *followers) enter(ctx context.Context, key followed) (*following, error)
 	}
 }
 
-func (a *followers) leave(key followed, of *following) {
+func (a *followTable) leave(key followed, of *following) {
 	<-of.turn
 	a.drop(key, of)
 }
 
 // drop forgets a resource that nobody follows or is about to.
-func (a *followers) drop(key followed, of *following) {
+func (a *followTable) drop(key followed, of *following) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if of.users--; of.users == 0 && len(of.by) == 0 {
@@ -88,7 +88,7 @@ func (a *followers) drop(key followed, of *following) {
 }
 
 // add adds a follower, and reports whether it is the first.
-func (a *followers) add(of *following, f *Follower) (first bool) {
+func (a *followTable) add(of *following, f *Follower) (first bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	first = len(of.by) == 0
@@ -97,7 +97,7 @@ func (a *followers) add(of *following, f *Follower) (first bool) {
 }
 
 // remove takes a follower away, and reports whether there was one, and whether there is nobody left.
-func (a *followers) remove(of *following, f *Follower) (was, last bool) {
+func (a *followTable) remove(of *following, f *Follower) (was, last bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	_, was = of.by[f.key()]
@@ -106,7 +106,7 @@ func (a *followers) remove(of *following, f *Follower) (was, last bool) {
 }
 
 // forget takes away what a session follows.
-func (a *followers) forget(session string) {
+func (a *followTable) forget(session string) {
 	ctx, cancel := context.WithTimeout(context.Background(), tellTime)
 	defer cancel()
 	of := make(map[followed]*Follower)
@@ -262,7 +262,7 @@ const mostAtOnce = 16
 
 // followAll follows the resources of a listener until ctx ends, and returns those that their backends refuse.
 func (f *Follower) followAll(ctx context.Context) (refused []string) {
-	var mu sync.Mutex // guards refused
+	refusals := make(chan string, len(f.items))
 	var asking sync.WaitGroup
 	room := make(chan struct{}, mostAtOnce)
 	for uri, item := range f.items {
@@ -277,12 +277,14 @@ func (f *Follower) followAll(ctx context.Context) (refused []string) {
 				return
 			}
 			f.s.log.Debug("a backend does not tell of a resource", "backend", item.backend.Key, "error", err)
-			mu.Lock()
-			refused = append(refused, uri)
-			mu.Unlock()
+			refusals <- uri
 		})
 	}
 	asking.Wait()
+	close(refusals)
+	for uri := range refusals {
+		refused = append(refused, uri)
+	}
 	context.AfterFunc(ctx, func() {
 		ending, cancel := context.WithTimeout(context.Background(), tellTime)
 		defer cancel()

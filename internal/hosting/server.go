@@ -62,12 +62,12 @@ type Server struct {
 	wait      time.Duration // of a request for a backend of which nothing is known
 	log       *slog.Logger
 	now       atomic.Pointer[[]*mounted]
-	followers followers
+	followers followTable
 }
 
 // New returns a Server without backends. wait is how long a request waits for one of which nothing is known.
 func New(b Backends, wait time.Duration, log *slog.Logger) *Server {
-	s := &Server{backends: b, wait: wait, log: log, followers: followers{of: make(map[followed]*following)}}
+	s := &Server{backends: b, wait: wait, log: log, followers: followTable{of: make(map[followed]*following)}}
 	s.now.Store(&[]*mounted{})
 	return s
 }

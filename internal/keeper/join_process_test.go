@@ -174,6 +174,32 @@ func TestJoinAnEndingOne(t *testing.T) {
 	}
 }
 
+// TestJoinOneThatWasTold waits for the end of a keeper that was told to end, and has no part in what that one still has.
+func TestJoinOneThatWasTold(t *testing.T) {
+	t.Parallel()
+	o, l := joiner(t)
+	first := joined(t, o, l)
+	slow := spec(t, "a", "deaf")
+	slow.Grace = time.Hour
+	p, err := first.Start(t.Context(), slow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect(t, p, "ready")
+	_ = syscall.Kill(first.PID(), syscall.SIGTERM)
+	await(t, "a keeper that turns others away", func() bool {
+		c, err := Dial(t.Context(), o)
+		if c != nil {
+			_ = c.Close()
+		}
+		return errors.Is(err, ErrEnding)
+	})
+	_ = syscall.Kill(p.PID(), syscall.SIGKILL)
+	if next := joined(t, o, l); next.PID() == first.PID() {
+		t.Error("it has joined the keeper that ends")
+	}
+}
+
 // TestJoinAtOnce has all that come at the same time get the same keeper.
 func TestJoinAtOnce(t *testing.T) {
 	t.Parallel()

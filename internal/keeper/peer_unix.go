@@ -135,7 +135,7 @@ func (e *engine) greet(conn net.Conn, r *bufio.Reader) (*peer, error) {
 	switch {
 	case again && h.Life != e.life:
 		return turnAway(fmt.Errorf("%w: the keeper has ended, and another one is in its place", ErrEnding))
-	case e.over:
+	case e.over || e.ending: // what it still has is about to end, too
 		return turnAway(fmt.Errorf("%w: the keeper", ErrEnding))
 	}
 	if p.number, _, err = e.custody.connect(h.Client, again, time.Now()); err != nil {

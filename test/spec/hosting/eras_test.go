@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	theirs "github.com/troupe-run/troupe/host"
@@ -32,6 +33,7 @@ func listens(t *testing.T, m *host.Stateless, filter string) *host.Listening {
 	a, _ := m.Do("subscriptions/listen", `{"notifications":`+filter+`}`)
 	l := reads(t, a)
 	time.Sleep(time.Second)
+	synctest.Wait()
 	if got, _ := l.Now(); len(got) != 1 || !strings.Contains(got[0], "acknowledged") {
 		t.Fatalf("the listener got %q", got)
 	}
