@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/host"
 	"github.com/troupe-run/troupe/internal/backend/journal"
 	"github.com/troupe-run/troupe/internal/backend/listing"
 	"github.com/troupe-run/troupe/internal/backend/pool"
@@ -21,6 +23,7 @@ import (
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/upstream"
+	"github.com/troupe-run/troupe/mcp"
 )
 
 // Config is what Backends are made with.
@@ -390,6 +393,60 @@ func (b *Backends) contain(f func()) error {
 // newProcessID names a process for its keeper, which may have those of an earlier process of this node.
 func (b *Backends) newProcessID() string {
 	return strconv.FormatInt(b.c.Clock.Now().UnixNano(), 36) + "-" + strconv.FormatUint(b.processes.Add(1), 10)
+}
+
+// noteSubscription remembers what a request has settled that an instance has answered.
+func noteSubscription(b *Backends, l *lease, q *Request, r *upstream.Response) {
+	lasts := l.want.Holder != "" && !l.once || l.in.of.Options.Isolation == host.Shared
+	if q.Method == mcp.MethodResourcesSubscribe && r.Kind == upstream.Complete && lasts {
+		b.subscriptions.note(ownership{l.in.of.Name, l.want.Holder}, uriOf(q.Params))
+	}
+}
+
+// isTold reports whether a request only changes what instances say by themselves: those that a caller has are told, and none begins for
+// that.
+func isTold(method string) bool {
+	return method == mcp.MethodLoggingSetLevel || method == mcp.MethodResourcesUnsubscribe
+}
+
+// tellInstances asks those instances that a caller has what changes what they say by themselves. The first refusal is the answer.
+func tellInstances(ctx context.Context, b *Backends, name string, c *Caller, q *Request) (upstream.Response, error) {
+	answer := upstream.Response{Result: []byte("{}")}
+	of, ok := b.find(name)
+	if !ok {
+		return answer, nil
+	}
+	holder, lasts := c.Holder(of.Options.Isolation)
+	if !lasts {
+		return answer, nil
+	}
+	uri := uriOf(q.Params)
+	if q.Method == mcp.MethodResourcesUnsubscribe {
+		b.subscriptions.drop(ownership{name, holder}, uri)
+	}
+	for _, in := range instancesOf(b, name, holder) {
+		if _, err := in.opened(ctx); err != nil {
+			continue // it has not begun, or this request has been given up
+		}
+		if q.Method == mcp.MethodLoggingSetLevel {
+			level, _ := codec.Str(codec.Field(q.Params, "level"))
+			leveler{in}.settle(ctx, level)
+			continue
+		}
+		if r, err := (hearing{in}).unfollow(ctx, uri); err == nil && r.Kind == upstream.Refused && answer.Kind != upstream.Refused {
+			answer = r
+		}
+	}
+	if ctx.Err() != nil {
+		return upstream.Response{}, context.Cause(ctx)
+	}
+	return answer, nil
+}
+
+// instancesOf returns the instances that serve a holder now.
+func instancesOf(b *Backends, name, holder string) (all []*instance) {
+	b.pool.visitPool(func(a *poolActor, _ time.Time) { all = a.findAll(name, holder) })
+	return all
 }
 
 // newInstance returns an instance that has not begun.

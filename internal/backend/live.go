@@ -415,3 +415,17 @@ func describe(s keeper.Status) string {
 
 // mostLastLines is how many lines of a process's standard error are shown in an error.
 const mostLastLines = 5
+
+// restoreSubscriptions has a new instance say what its holder follows. What the instance refuses is as if it had lost it: its holder is
+// told of that loss in any case.
+func restoreSubscriptions(ctx context.Context, in *instance) {
+	for _, uri := range in.b.subscriptions.followed(ownership{in.of.Name, in.holder()}) {
+		if in.isModern() {
+			in.followed.add(uri)
+			continue
+		}
+		if r, err := in.conn.Do(ctx, upstream.Request{Method: mcp.MethodResourcesSubscribe, Params: subscriptionParams(uri)}); err == nil && r.Kind == upstream.Complete {
+			in.followed.add(uri)
+		}
+	}
+}

@@ -60,11 +60,10 @@ type (
 		kernel.Reply
 		all, before []Backend
 	}
-	// allOf asks for the instances that serve a holder now.
-	allOf struct {
+	// visited has a function see the pool, or do something to it, in its turn.
+	visited struct {
 		kernel.Reply
-		name, holder string
-		all          []*instance
+		visit func(a *poolActor, now time.Time)
 	}
 	ticked   struct{}
 	shutDown struct{ keep bool }
@@ -82,7 +81,7 @@ func (m *isAdopted) Refused(error) { m.Done() }
 func (m *configured) Refused(error) { m.Done() }
 
 // Refused implements kernel.Refusable.
-func (m *allOf) Refused(error) { m.Done() }
+func (m *visited) Refused(error) { m.Done() }
 
 // Receive implements kernel.Behaviour.
 func (a *poolActor) Receive(m any) {
@@ -139,17 +138,8 @@ func (a *poolActor) Receive(m any) {
 	case *configured:
 		a.configure(now, m)
 		m.Done()
-	case *allOf:
-		m.all = a.findAll(m.name, m.holder)
-		m.Done()
-	case *counted:
-		m.of = a.count()
-		m.Done()
-	case *reported:
-		m.of = a.report(now)
-		m.Done()
-	case *restartWanted:
-		a.restart(now, m)
+	case *visited:
+		m.visit(a, now)
 		m.Done()
 	case *ticked:
 		a.ticking = false
@@ -159,6 +149,15 @@ func (a *poolActor) Receive(m any) {
 		a.shut(m.keep)
 	}
 	a.tickLater()
+}
+
+// visitPool calls visit in the turn of the pool, unless its actor has stopped, and returns when it has.
+func (a *poolActor) visitPool(visit func(a *poolActor, now time.Time)) {
+	m := &visited{visit: visit}
+	m.Init()
+	if a.Post(m) == nil {
+		m.Wait()
+	}
 }
 
 // Failed implements kernel.Behaviour. Whoever waits for an instance is refused.
@@ -173,13 +172,7 @@ func (a *poolActor) Failed(m any, last bool) {
 		m.Done()
 	case *configured:
 		m.Done()
-	case *allOf:
-		m.Done()
-	case *counted:
-		m.Done()
-	case *reported:
-		m.Done()
-	case *restartWanted:
+	case *visited:
 		m.Done()
 	}
 	if !last {

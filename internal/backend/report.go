@@ -9,7 +9,6 @@ import (
 	"github.com/troupe-run/troupe/host"
 	"github.com/troupe-run/troupe/internal/backend/journal"
 	"github.com/troupe-run/troupe/internal/backend/pool"
-	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -20,37 +19,20 @@ type Counts struct {
 	Memory int64
 }
 
-// counted asks the pool for its counts.
-type counted struct {
-	kernel.Reply
-	of map[string]Counts
-}
-
-// Refused implements kernel.Refusable.
-func (m *counted) Refused(error) { m.Done() }
-
 // Counts returns those of each backend, by its name; nil once the pool is closed.
-func (b *Backends) Counts() map[string]Counts {
-	m := &counted{}
-	m.Init()
-	if b.pool.Post(m) == nil {
-		m.Wait()
-	}
-	return m.of
-}
-
-// count returns what there is of each backend.
-func (a *poolActor) count() map[string]Counts {
-	a.shown = true
-	all := make(map[string]Counts)
-	for name, c := range a.pool.Counts() {
-		all[name] = Counts{Counts: c}
-	}
-	for _, in := range a.instances {
-		c := all[in.of.Name]
-		c.Memory += in.memory
-		all[in.of.Name] = c
-	}
+func (b *Backends) Counts() (all map[string]Counts) {
+	b.pool.visitPool(func(a *poolActor, _ time.Time) {
+		a.shown = true
+		all = make(map[string]Counts)
+		for name, c := range a.pool.Counts() {
+			all[name] = Counts{Counts: c}
+		}
+		for _, in := range a.instances {
+			c := all[in.of.Name]
+			c.Memory += in.memory
+			all[in.of.Name] = c
+		}
+	})
 	return all
 }
 
@@ -98,15 +80,6 @@ const (
 	OfNobody    HolderKind = "nobody" // yet: it is a spare
 )
 
-// reported asks the pool for reports, of which it makes the parts that it knows.
-type reported struct {
-	kernel.Reply
-	of []Report
-}
-
-// Refused implements kernel.Refusable.
-func (m *reported) Refused(error) { m.Done() }
-
 // measureWait bounds how long an operator waits for what memory processes have.
 const measureWait = 2 * time.Second
 
@@ -117,20 +90,17 @@ func (o Operations) Reports(ctx context.Context) ([]Report, error) {
 		measure(patience, o.Backends, client) // before the pool is asked
 		cancel()
 	}
-	m := &reported{}
-	m.Init()
-	if o.pool.Post(m) == nil {
-		m.Wait()
-	}
-	if m.of == nil {
+	var all []Report
+	o.pool.visitPool(func(a *poolActor, now time.Time) { all = a.report(now) })
+	if all == nil {
 		return nil, ErrClosed
 	}
-	for i := range m.of {
-		r := &m.of[i]
+	for i := range all {
+		r := &all[i]
 		r.Known, r.Revisions = o.catalogues.look(r.Digest)
 		r.Ends, r.Failed = o.journals.Ends(r.Name)
 	}
-	return m.of, nil
+	return all, nil
 }
 
 // Journal returns the lines of a backend from where a page ended: see [journal.Journals.Read]. ErrNoBackend.
@@ -141,43 +111,26 @@ func (o Operations) Journal(name, from string) (journal.Page, error) {
 	return o.journals.Read(name, from), nil
 }
 
-// restartWanted asks the pool to restart a backend.
-type restartWanted struct {
-	kernel.Reply
-	name   string
-	atOnce bool
-	did    pool.Restart
-	err    error
-}
-
-// Refused implements kernel.Refusable.
-func (m *restartWanted) Refused(error) { m.Done() }
-
 // Restart has new instances take the place of those of a backend, which end when their calls have, or atOnce. ErrNoBackend, ErrClosed.
-func (o Operations) Restart(name string, atOnce bool) (pool.Restart, error) {
-	m := &restartWanted{name: name, atOnce: atOnce, err: ErrClosed}
-	m.Init()
-	if o.pool.Post(m) == nil {
-		m.Wait()
-	}
-	return m.did, m.err
-}
-
-// restart does what [Operations.Restart] asks for.
-func (a *poolActor) restart(now time.Time, m *restartWanted) {
-	if a.closed {
-		return
-	}
-	did, ok, todo := pool.RestartBackend(a.pool, now, m.name, m.atOnce)
-	if !ok {
-		m.err = ErrNoBackend
-		return
-	}
-	m.did, m.err = did, nil
-	const text = "an operator has restarted a backend"
-	a.b.c.Log.Info(text, "backend", m.name, "ended", did.Ended, "ending", did.Ending, "at_once", m.atOnce)
-	a.b.journals.Add(m.name, journal.Line{At: now, Text: text})
-	a.carryOut(todo)
+func (o Operations) Restart(name string, atOnce bool) (did pool.Restart, err error) {
+	err = ErrClosed
+	o.pool.visitPool(func(a *poolActor, now time.Time) {
+		if a.closed {
+			return
+		}
+		var known bool
+		var todo []pool.Effect
+		if did, known, todo = pool.RestartBackend(a.pool, now, name, atOnce); !known {
+			err = ErrNoBackend
+			return
+		}
+		err = nil
+		const text = "an operator has restarted a backend"
+		a.b.c.Log.Info(text, "backend", name, "ended", did.Ended, "ending", did.Ending, "at_once", atOnce)
+		a.b.journals.Add(name, journal.Line{At: now, Text: text})
+		a.carryOut(todo)
+	})
+	return did, err
 }
 
 // report returns what the pool and the instances know of each backend. It is not nil.

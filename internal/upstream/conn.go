@@ -222,9 +222,9 @@ func (c *Conn) Refuse(ctx context.Context, question []byte, e *mcp.Error) error 
 
 func (c *Conn) answer(ctx context.Context, question, message []byte) error {
 	c.calling.Lock()
-	open := c.calls.takeQuestion(question)
+	open, ended := c.calls.takeQuestion(question), c.calls.ended
 	c.calling.Unlock()
-	if !open {
+	if !open && ended == nil {
 		return ErrNoQuestion
 	}
 	return c.send(ctx, Outgoing{Body: message, Revision: c.settled.Revision})

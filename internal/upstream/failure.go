@@ -20,7 +20,7 @@ var (
 )
 
 // ErrNoQuestion is the error for an answer to a question that is not open: it was answered or withdrawn,
-// or its request has ended. Nothing was sent.
+// or its request has ended. Nothing was sent. Where the connection has ended the error is that end.
 var ErrNoQuestion = errors.New("upstream: the backend has no such question open")
 
 // An Outcome says what is known of a request that has no answer.
