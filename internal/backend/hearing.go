@@ -317,10 +317,10 @@ const followedName = "followed"
 // leaveFollowed tells the keeper what the instance was asked to tell.
 func (in hearing) leaveFollowed(request int64, uris []string) {
 	if request == 0 && len(uris) == 0 {
-		estate{in.instance}.remember(followedName, nil)
+		estate(in).remember(followedName, nil)
 		return
 	}
-	estate{in.instance}.remember(followedName, leftFollowed{request, uris})
+	estate(in).remember(followedName, leftFollowed{request, uris})
 }
 
 // takeOver goes on with what an earlier process has asked the instance to tell, as a keeper remembers it.
