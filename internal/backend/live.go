@@ -14,6 +14,7 @@ import (
 	"github.com/troupe-run/troupe/internal/backend/journal"
 	"github.com/troupe-run/troupe/internal/backend/pool"
 	"github.com/troupe-run/troupe/internal/keeper"
+	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/upstream"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -21,8 +22,6 @@ import (
 const (
 	// farewell bounds how long an instance may take to be told that its session ends.
 	farewell = 5 * time.Second
-	// relistEvery is how often the lists of an instance are asked for at most, whatever it says.
-	relistEvery = time.Second
 )
 
 // A lifetime opens an instance, and ends it.
@@ -53,12 +52,14 @@ func (in lifetime) serve(fresh bool) {
 	}
 	lister(in).listAll(fresh)
 	close(in.lists)
-	var listed time.Time
+	looks := quota.NewBucket(relistRate)
 	for err := error(nil); err == nil; {
 		select {
 		case <-in.wake: // at once: a list may soon be another one again
-			if in.pause(relistEvery - in.b.c.Clock.Now().Sub(listed)) {
-				listed = in.b.c.Clock.Now()
+			for wait := looks.Take(in.b.c.Clock.Now()); wait > 0 && in.pause(wait); {
+				wait = looks.Take(in.b.c.Clock.Now())
+			}
+			if in.life.Err() == nil {
 				lister(in).listStale(false)
 			}
 		case err = <-in.over:
@@ -70,6 +71,9 @@ func (in lifetime) serve(fresh bool) {
 		}
 	}
 }
+
+// relistRate is how often the lists of an instance are asked for at most, whatever it says.
+var relistRate = quota.Rate{PerSecond: 1, Burst: 8}
 
 // leave ends the instance, notes how it ended, and tells the pool.
 func (in lifetime) leave(why error, began bool) {
