@@ -19,19 +19,25 @@ func worldTest(t *testing.T, o options, seen ...string) *worldReport {
 	}
 	o.servers, o.nodes = max(o.servers, 1), max(o.nodes, 1)
 	r, err := runWorld(t.Context(), o)
+	proved(t, r, err)
+	for _, what := range seen {
+		if r.Counts[what] == 0 {
+			t.Errorf("the run had no %s: it proves less than it should", what)
+		}
+	}
+	return r
+}
+
+// proved fails the test unless a run has shown what it is to show.
+func proved(t *testing.T, r judged, err error) {
+	t.Helper()
 	if err == nil {
 		err = r.verdict()
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, what := range seen {
-		if r.Counts[what] == 0 {
-			t.Errorf("the run had no %s: it proves less than it should", what)
-		}
-	}
-	t.Logf("%+v", *r)
-	return r
+	t.Logf("%+v", r)
 }
 
 // TestOneNode kills, pauses and restarts one node while clients of all kinds work with it. go run
