@@ -356,6 +356,9 @@ func (s hostedCalls) routeMethod(ctx context.Context, call *Call, m *codec.Messa
 	if item == nil {
 		return nil, false, nil
 	}
+	if refused := call.requireScopes(s.srv.opts.Scopes); refused != nil {
+		return nil, true, refused
+	}
 	out, _, err = s.ask(ctx, call, c, item, nil, dst)
 	return out, true, err
 }
@@ -431,9 +434,6 @@ func (s hostedCalls) findCompleted(ctx context.Context, call *Call, c *hosting.C
 
 // ask has the backend of an item answer a call, of which it may make a task unless that is nil. failed reports a result with isError.
 func (s hostedCalls) ask(ctx context.Context, call *Call, c *hosting.Caller, item *hosting.Item, task *hostedTask, dst []byte) (out []byte, failed bool, _ *mcp.Error) {
-	if refused := call.requireScopes(s.srv.opts.Scopes); refused != nil {
-		return nil, false, refused
-	}
 	h := s.now()
 	q := s.requestOf(ctx, call, c, item)
 	if task != nil {
