@@ -202,18 +202,11 @@ func (t *backendTask) follow(ctx context.Context, answer upstream.Response) (ups
 
 // find looks whether the backend still has the task that an earlier run has begun.
 func (t *backendTask) find(ctx context.Context) error {
-	for failed := 0; ; {
-		r, err := t.on.Ask(ctx, mcp.MethodTasksGet, t.params())
-		switch {
-		case err == nil && r.Kind == upstream.Refused:
-			return errTaskGone
-		case err == nil:
-			return nil
-		}
-		if err := t.again(ctx, err, &failed); err != nil {
-			return err
-		}
+	r, err := t.insist(ctx, mcp.MethodTasksGet, t.params())
+	if err == nil && r.Kind == upstream.Refused {
+		return errTaskGone
 	}
+	return err
 }
 
 // cancel has the backend end the task. It waits for a while, so that the instance is nobody else's meanwhile.
@@ -248,28 +241,29 @@ func (t *backendTask) noteFailure(ctx context.Context, err error, failed *int) e
 	return nil
 }
 
-// again is noteFailure that waits until the next try.
-func (t *backendTask) again(ctx context.Context, err error, failed *int) error {
-	if err := t.noteFailure(ctx, err, failed); err != nil {
-		return err
+// insist asks the instance until it answers.
+func (t *backendTask) insist(ctx context.Context, method string, params []byte) (upstream.Response, error) {
+	for failed := 0; ; {
+		r, err := t.on.Ask(ctx, method, params)
+		if err == nil {
+			return r, nil
+		}
+		if err = t.noteFailure(ctx, err, &failed); err == nil {
+			err = sleep(ctx, t.pause)
+		}
+		if err != nil {
+			return r, err
+		}
 	}
-	return sleep(ctx, t.pause)
 }
 
 // awaitResult waits for the result of a task of 2025-11-25. Its questions come meanwhile.
 func (t *backendTask) awaitResult(ctx context.Context) (upstream.Response, error) {
-	for failed := 0; ; {
-		r, err := t.on.Ask(ctx, mcp.MethodTasksResult, t.params())
-		if err == nil {
-			if r.Kind == upstream.Complete {
-				r.Result = withoutTask(r.Result)
-			}
-			return r, nil
-		}
-		if err := t.again(ctx, err, &failed); err != nil {
-			return r, err
-		}
+	r, err := t.insist(ctx, mcp.MethodTasksResult, t.params())
+	if err == nil && r.Kind == upstream.Complete {
+		r.Result = withoutTask(r.Result)
 	}
+	return r, err
 }
 
 // inquiry are questions of a task that are with the client. The methods of nil do nothing.
@@ -403,19 +397,11 @@ func (t *backendTask) questionsIn(raw []byte) []byte {
 // update gives the backend answers to questions of its task.
 func (t *backendTask) update(ctx context.Context, responses []byte) error {
 	t.pause = leastPoll
-	params := WithMember(t.params(), "inputResponses", responses)
-	for failed := 0; ; {
-		r, err := t.on.Ask(ctx, mcp.MethodTasksUpdate, params)
-		switch {
-		case err == nil && r.Kind == upstream.Refused:
-			return errorOf(&r)
-		case err == nil:
-			return nil
-		}
-		if err := t.again(ctx, err, &failed); err != nil {
-			return err
-		}
+	r, err := t.insist(ctx, mcp.MethodTasksUpdate, WithMember(t.params(), "inputResponses", responses))
+	if err == nil && r.Kind == upstream.Refused {
+		return errorOf(&r)
 	}
+	return err
 }
 
 // withoutTask returns an object whose `_meta` does not name a task of a backend: its id means nothing to anybody else.
