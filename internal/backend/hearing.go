@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/backend/listing"
 	"github.com/troupe-run/troupe/internal/upstream"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -148,7 +147,7 @@ func (in hearing) unfollow(ctx context.Context, uri string) (upstream.Response, 
 		return upstream.Response{Result: []byte("{}")}, nil
 	}
 	in.leaveFollowed(0, in.followed.all())
-	return in.conn.Do(ctx, upstream.Request{Method: mcp.MethodResourcesUnsubscribe, Params: subscriptionParams(uri)})
+	return in.conn.Do(ctx, upstream.Request{Method: mcp.MethodResourcesUnsubscribe, Params: ResourceParams(uri)})
 }
 
 // An ear is one request for news that is open.
@@ -290,18 +289,15 @@ func (in hearing) rest(ctx context.Context, tries *int) {
 
 // catchUp has everything looked at that may have changed while the instance was not heard.
 func (in hearing) catchUp(lists mcp.SubscriptionFilter, uris []string) {
-	for _, of := range []struct {
-		may  bool
-		list []listing.Of
-	}{
-		{lists.ToolsListChanged, []listing.Of{listing.Tools}}, {lists.PromptsListChanged, []listing.Of{listing.Prompts}}, {lists.ResourcesListChanged, []listing.Of{listing.Resources, listing.Templates}},
+	for method, may := range map[string]bool{
+		mcp.NotifyToolsListChanged: lists.ToolsListChanged, mcp.NotifyPromptsListChanged: lists.PromptsListChanged, mcp.NotifyResourcesListChanged: lists.ResourcesListChanged,
 	} {
-		if of.may {
-			in.noteStale(of.list)
+		if may {
+			in.noteStale(listsOf(method))
 		}
 	}
 	for _, uri := range uris {
-		_ = in.Post(&heard{upstream.Event{Method: mcp.NotifyResourcesUpdated, Params: subscriptionParams(uri)}})
+		_ = in.Post(&heard{upstream.Event{Method: mcp.NotifyResourcesUpdated, Params: ResourceParams(uri)}})
 	}
 }
 

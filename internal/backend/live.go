@@ -178,9 +178,7 @@ func (in lifetime) logOf(process *keeper.Process, level slog.Level, text string,
 }
 
 // pause waits, and reports whether the instance is still to live.
-func (in lifetime) pause(d time.Duration) bool {
-	return in.life.Err() == nil && (d <= 0 || !waits(in.b.c.Clock, in.life.Done(), d))
-}
+func (in lifetime) pause(d time.Duration) bool { return !waits(in.b.c.Clock, in.life.Done(), d) }
 
 // waits waits until a channel is closed, and reports whether that was before a time was over.
 func waits(clock upstream.Clock, c <-chan struct{}, most time.Duration) bool {
@@ -276,11 +274,9 @@ func (in lifetime) begin(ctx context.Context) (upstream.Link, error) {
 	if _, serve, ok := in.of.Target.Serve(); ok {
 		return in.beginHere(serve), nil
 	}
-	p, err := in.startProcess(ctx)
-	for range 2 { // nothing outlives a keeper that ends meanwhile, and the next one can start it
-		if !errors.Is(err, keeper.ErrEnded) {
-			break
-		}
+	var p *keeper.Process
+	err := keeper.ErrEnded
+	for tries := 0; tries < 3 && errors.Is(err, keeper.ErrEnded); tries++ { // nothing outlives a keeper that ends meanwhile, and the next one can start it
 		p, err = in.startProcess(ctx)
 	}
 	if err != nil {
@@ -428,7 +424,7 @@ func restoreSubscriptions(ctx context.Context, in *instance) {
 			in.followed.add(uri)
 			continue
 		}
-		if r, err := in.conn.Do(ctx, upstream.Request{Method: mcp.MethodResourcesSubscribe, Params: subscriptionParams(uri)}); err == nil && r.Kind == upstream.Complete {
+		if r, err := in.conn.Do(ctx, upstream.Request{Method: mcp.MethodResourcesSubscribe, Params: ResourceParams(uri)}); err == nil && r.Kind == upstream.Complete {
 			in.followed.add(uri)
 		}
 	}

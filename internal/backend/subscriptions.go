@@ -62,7 +62,7 @@ func uriOf(params []byte) string {
 	return uri
 }
 
-// subscriptionParams are the params of a request that is about a resource.
-func subscriptionParams(uri string) []byte {
+// ResourceParams are the params of a message that is about a resource alone.
+func ResourceParams(uri string) []byte {
 	return append(codec.AppendString([]byte(`{"uri":`), uri), '}')
 }

@@ -159,8 +159,7 @@ func (f *Follower) unfollow(ctx context.Context, key followed, always bool) erro
 }
 
 func (f *Follower) ask(ctx context.Context, key, method, uri string) error {
-	params := append(codec.AppendString([]byte(`{"uri":`), uri), '}')
-	r, err := f.s.backends.Call(ctx, key, f.caller, Asked{Method: method, Params: params, Safe: true})
+	r, err := f.s.backends.Call(ctx, key, f.caller, Asked{Method: method, Params: backend.ResourceParams(uri), Safe: true})
 	switch {
 	case err != nil:
 		return failed(ctx, err)
@@ -228,7 +227,7 @@ func (f *Follower) Listen(may func(uri string) bool, rest func(context.Context, 
 		f.mu.Lock()
 		f.send = func(uri string) {
 			if may(uri) {
-				send(mcp.NotifyResourcesUpdated, append(codec.AppendString([]byte(`{"uri":`), uri), '}'))
+				send(mcp.NotifyResourcesUpdated, backend.ResourceParams(uri))
 			}
 		}
 		early := f.early
