@@ -179,6 +179,11 @@ func (d *directory) takeLock() error {
 		return fmt.Errorf("cluster: data directory: %w", err)
 	}
 	held, err := tryLock(f)
+	// A process that was killed may have been about to start a program, which has the lock until it runs.
+	for late := time.Now().Add(launchTime); err == nil && !held && isGone(holderIn(f)) && time.Now().Before(late); {
+		time.Sleep(launchPoll)
+		held, err = tryLock(f)
+	}
 	if err == nil && held {
 		d.lock = f
 		return nil
@@ -188,12 +193,25 @@ func (d *directory) takeLock() error {
 		return fmt.Errorf("cluster: lock data directory %s: %w", d.Path, err)
 	}
 	holder := "by another process"
-	if b, err := io.ReadAll(io.LimitReader(f, 32)); err == nil {
-		if pid, err := strconv.Atoi(strings.TrimSpace(string(b))); err == nil {
-			holder = fmt.Sprintf("by process %d", pid)
-		}
+	if pid := holderIn(f); pid != 0 {
+		holder = fmt.Sprintf("by process %d", pid)
 	}
 	return embedded.DirError(d.Path, ErrLocked, holder, "stop that process or choose another directory")
+}
+
+const (
+	launchTime = 10 * time.Second // how long a process may take from its start to its program
+	launchPoll = 10 * time.Millisecond
+)
+
+// holderIn returns the process that has written itself into the file of the lock, 0 for none.
+func holderIn(f *os.File) int {
+	b, err := io.ReadAll(io.NewSectionReader(f, 0, 32))
+	pid, bad := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil || bad != nil {
+		return 0
+	}
+	return pid
 }
 
 // prepareStore does what needs the lock: it reads the identity, checks the store, and

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/troupe-run/troupe/cluster/internal/embedded"
+	"github.com/troupe-run/troupe/internal/bubble"
 	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/test/kit/when"
 )
@@ -164,6 +165,34 @@ func TestDamagedStreamIsNotReplaced(t *testing.T) {
 	n = open(t, Options{Dir: dir})
 	if _, _, err := n.Get(t.Context(), testKey); err != nil {
 		t.Errorf("get after the repair: %v", err)
+	}
+}
+
+// TestLockOfOneThatWasKilled waits for the lock that a killed process has left to a program that it was about to start, and no longer than that may take.
+func TestLockOfOneThatWasKilled(t *testing.T) {
+	t.Parallel()
+	for name, after := range map[string]time.Duration{"until it is free": 2 * time.Second, "in vain": 0} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			was := must[*directory](t)(openDirectory(dir, "", 1, nil))
+			if err := was.writePid("1073741824\n"); err != nil { // more than there are
+				t.Fatal(err)
+			}
+			bubble.Test(t, func(t *testing.T) {
+				if began := time.Now(); after > 0 {
+					time.AfterFunc(after, func() { unlockFile(was.lock) })
+					d := must[*directory](t)(openDirectory(dir, "", 1, nil))
+					if waited := time.Since(began); waited < after || d.id.Node != was.id.Node {
+						t.Errorf("it has the lock of %s after %v", d.id.Node, waited)
+					}
+					_ = d.close()
+				} else if _, err := openDirectory(dir, "", 1, nil); !errors.Is(err, ErrLocked) || time.Since(began) < launchTime {
+					t.Errorf("after %v: %v", time.Since(began), err)
+				}
+			})
+			_ = was.lock.Close()
+		})
 	}
 }
 

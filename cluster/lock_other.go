@@ -12,4 +12,6 @@ func tryLock(*os.File) (held bool, err error) {
 	return false, errors.ErrUnsupported
 }
 
+func isGone(int) bool { return false }
+
 func unlockFile(*os.File) {}

@@ -24,6 +24,9 @@ func tryLock(f *os.File) (held bool, err error) {
 	}
 }
 
+// isGone reports whether a process has ended for certain.
+func isGone(pid int) bool { return pid > 0 && errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }
+
 // unlockFile gives the lock back before the file is closed. A program that this process starts has the file too, until it
 // is running, and would keep the lock as long.
 func unlockFile(f *os.File) { _ = syscall.Flock(int(f.Fd()), syscall.LOCK_UN) }
