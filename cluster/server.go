@@ -358,11 +358,15 @@ func (n *Server) sayWaits() {
 	n.log.Warn("waiting for nats: the start is not done yet", attrs...)
 }
 
+// ensureTime is how long the server in this process may take for each question of ensureStreams: a busy machine does not keep a node from
+// its start.
+const ensureTime = time.Minute
+
 // ensureStreams creates missing streams, and adapts the limits of the others. The
 // streams in must have to exist: a directory that lost one is damaged, and an
 // empty stream in its place would hide that.
 func (n *Server) ensureStreams(ctx context.Context, must []string) error {
-	js, err := jetstream.New(n.conn)
+	js, err := jetstream.New(n.conn, jetstream.WithDefaultTimeout(ensureTime))
 	if err != nil {
 		return fmt.Errorf("cluster: %w", err)
 	}
