@@ -138,8 +138,8 @@ type reading struct {
 	at        store.Address
 	r         *replay
 	mu        sync.Mutex // guards the rest
-	lastHeard time.Time
-	owed      int // bytes of frames that the writer has not been told of
+	lastHeard time.Time // zero before the writer has answered
+	owed      int       // bytes of frames that the writer has not been told of
 }
 
 // readings are the connections of this node whose streams others write.
@@ -162,7 +162,7 @@ func (d *readings) addReading(w *remoteWriter, r *replay) *reading {
 	}
 	d.last++
 	d.attaches.Add(1)
-	x := &reading{id: d.last, at: w.nodeAddress(), r: r, lastHeard: time.Now()}
+	x := &reading{id: d.last, at: w.nodeAddress(), r: r}
 	d.all[x.id] = x
 	if old := r.reading.Swap(x); old != nil {
 		delete(d.all, old.id)
@@ -196,6 +196,13 @@ func (x *reading) noteHeard() {
 	x.lastHeard = time.Now()
 	x.mu.Unlock()
 	x.r.att.HushComments(false)
+}
+
+// isAnswered reports whether the writer has answered.
+func (x *reading) isAnswered() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return !x.lastHeard.IsZero()
 }
 
 // creditEvery is after how many bytes of frames the writer is told that they have arrived.
@@ -246,7 +253,7 @@ func (d *readings) askWriters(now time.Time) {
 	d.next = now.Add(askEvery)
 	of := make(map[store.Address][]*reading)
 	for _, x := range d.all {
-		if len(of[x.at]) < maxAlive && !d.busy[x.at] {
+		if len(of[x.at]) < maxAlive && !d.busy[x.at] && x.isAnswered() { // before that its writer may not know of it
 			of[x.at] = append(of[x.at], x)
 		}
 	}
