@@ -212,7 +212,7 @@ func (l *boundConn) keepAlive() {}
 func (l *boundConn) timeLeft(expires time.Time) time.Duration { return time.Until(expires) }
 
 // currentActor fails: a session whose actor has stopped has lost its connection.
-func (l *boundConn) currentActor(context.Context) (*sessionActor, error) {
+func (l *boundConn) currentActor() (*sessionActor, error) {
 	return nil, l.sess.svc.endedError()
 }
 

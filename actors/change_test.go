@@ -1,11 +1,14 @@
 package actors
 
 import (
+	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/troupe-run/troupe/actors/internal/session"
+	"github.com/troupe-run/troupe/internal/store"
 )
 
 // TestChangeIsSeenAtOnce checks that this node knows a change of the record at once,
@@ -59,7 +62,7 @@ func TestChangeOfASessionThatLeaves(t *testing.T) {
 					if op == "Update" {
 						time.Sleep(a.svc.Limits.SessionDrop + time.Second)
 						go func() {
-							back, _ = a.n.sessions.loadSession(t.Context(), a.svc, a.s.key, nil)
+							back, _ = a.n.sessions.loadSession(a.svc, a.s.key, nil)
 							close(obtained)
 						}()
 						synctest.Wait()
@@ -82,4 +85,47 @@ func TestChangeOfASessionThatLeaves(t *testing.T) {
 			})
 		})
 	}
+}
+
+// slowReads is a store that takes a second for each read that is not given up.
+type slowReads struct{ *memory }
+
+func (s slowReads) Get(ctx context.Context, key string) ([]byte, uint64, error) {
+	select {
+	case <-time.After(time.Second):
+		return s.memory.Get(ctx, key)
+	case <-ctx.Done():
+		return nil, 0, fmt.Errorf("%w: %w", store.ErrUnavailable, context.Cause(ctx))
+	}
+}
+
+// TestReadOfASessionIsForAllWhoWait has a session that has left memory be wanted by two at once, and the one that came first give up.
+func TestReadOfASessionIsForAllWhoWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := NewNode(Config{Name: "n", Boot: "b", Store: slowReads{newMemory()}})
+		svc := NewService("test", plainHandler{}, Limits{})
+		s, err := n.sessions.createSession(t.Context(), svc, &Input{Tenant: "anon"}, Settled{Revision: "2025-11-25"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(svc.Limits.SessionDrop + time.Second)
+		if !s.Stopped() {
+			t.Fatal("the session is in memory")
+		}
+		first, giveUp := context.WithCancelCause(t.Context())
+		go func() { _, _ = s.peer.Value(first, "x") }()
+		synctest.Wait()
+		h := &heard{}
+		go n.Get(svc, &Input{Tenant: "anon", Session: s.key.ID, Conn: h}, nil)
+		synctest.Wait()
+		giveUp(ErrSessionEnded)
+		time.Sleep(time.Minute)
+		if status, live, _ := h.now(); status != 200 || !live {
+			t.Errorf("the other one is answered %d, open %v", status, live)
+		}
+		if err := n.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Minute)
+	})
 }

@@ -299,7 +299,7 @@ func TestRerunOfASessionThatHasJustLeftMemory(t *testing.T) {
 		}}}, Limits{})
 		defer end()
 		key := SessionKey{"anon", "s", session}
-		s, err := n.sessions.loadSession(t.Context(), svc, key, nil)
+		s, err := n.sessions.loadSession(svc, key, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -287,7 +287,7 @@ func (n *Node) Delete(svc *Service, in *Input) {
 // forgotten. ErrNotFound: there is no such session.
 func (n *Node) EndSession(ctx context.Context, svc *Service, key SessionKey) error {
 	if svc != nil {
-		s, err := n.sessions.loadSession(ctx, svc, key, nil)
+		s, err := n.sessions.loadSession(svc, key, nil)
 		if err == nil {
 			_, err = n.sessions.removeSession(ctx, s)
 		}

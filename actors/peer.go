@@ -53,7 +53,7 @@ var _ identity = ofSession{}
 
 // currentActor is the session's actor, which may have left memory and come back since the peer was
 // made.
-func (p *Peer) currentActor(ctx context.Context) (*sessionActor, error) {
+func (p *Peer) currentActor() (*sessionActor, error) {
 	s, err := p.who.currentSession()
 	switch {
 	case err != nil:
@@ -61,7 +61,7 @@ func (p *Peer) currentActor(ctx context.Context) (*sessionActor, error) {
 	case !s.Stopped():
 		return s, nil
 	}
-	if s, err = s.home.currentActor(ctx); err != nil {
+	if s, err = s.home.currentActor(); err != nil {
 		return nil, clientSession{p}.endedError(err)
 	}
 	p.last.Store(s)
@@ -251,7 +251,7 @@ var ErrSessionFull = errors.New("the session keeps as many values as it may")
 // caller must not change it. Where other nodes share the store that costs a question to it. An
 // error is the store's, or says that the session has ended.
 func (p *Peer) Value(ctx context.Context, key string) ([]byte, error) {
-	s, err := p.currentActor(ctx)
+	s, err := p.currentActor()
 	if err != nil {
 		return nil, err
 	}
@@ -299,7 +299,7 @@ func (p *Peer) Ask(ctx context.Context, q Question) (Answer, error) {
 	if q.Keep == nil {
 		return clientSession{p}.askClient(ctx, q)
 	}
-	s, err := p.currentActor(ctx)
+	s, err := p.currentActor()
 	if err != nil {
 		return Answer{}, err
 	}
@@ -354,7 +354,7 @@ func (p ofSession) clientRevision() mcp.Revision           { return p.last.Load(
 // clientRecord is the session's record as this node knows it, read again if the session has left
 // memory. If that fails it is the last known record.
 func (p ofSession) clientRecord() session.Record {
-	s, err := p.currentActor(p.sessions.base)
+	s, err := p.currentActor()
 	if err != nil {
 		s = p.last.Load()
 	}
@@ -374,7 +374,7 @@ func (p clientSession) endedError(err error) error {
 
 // changeRecord rewrites the session's record.
 func (p clientSession) changeRecord(ctx context.Context, edit func(*session.Record) bool) error {
-	s, err := p.currentActor(ctx)
+	s, err := p.currentActor()
 	if err != nil {
 		return err
 	}
@@ -383,7 +383,7 @@ func (p clientSession) changeRecord(ctx context.Context, edit func(*session.Reco
 
 // sendMessage sends a message outside of a call: see home.deliverMessage.
 func (p clientSession) sendMessage(ctx context.Context, e stream.Entry) error {
-	s, err := p.currentActor(ctx)
+	s, err := p.currentActor()
 	if err != nil {
 		return err
 	}

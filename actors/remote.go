@@ -637,10 +637,8 @@ func (d *remoteReaders) attachReader(l *store.Letter, m streamLetter) (extent, e
 	}
 	ask, s := &attach{}, (*sessionActor)(nil) // s gets the connection
 	if l.Kind == letterAttach {
-		ctx, cancel := context.WithTimeout(d.base, w.svc.Limits.StoreWait)
-		defer cancel()
 		var err error
-		s, err = d.sessions.loadSession(ctx, serviceOf(w.svc), m.Stream.Session, nil) // it hears of what the client subscribes to
+		s, err = d.sessions.loadSession(serviceOf(w.svc), m.Stream.Session, nil) // it hears of what the client subscribes to
 		if errors.Is(err, store.ErrNotFound) || errors.Is(err, ErrUnmounted) {
 			return extent{}, errNotHere
 		}

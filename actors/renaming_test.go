@@ -36,7 +36,7 @@ func (a *statelessNode) resume(id string) *heard {
 func (a *statelessNode) over() *statelessNode {
 	m := a.store.asLeft()
 	after := &statelessNode{t: a.t, store: m, n: NewNode(Config{Name: "n", Boot: "c", Store: m}), svc: NewService("test", plainHandler{}, Limits{})}
-	s, err := after.n.sessions.loadSession(a.t.Context(), after.svc, a.s.key, nil)
+	s, err := after.n.sessions.loadSession(after.svc, a.s.key, nil)
 	if err != nil {
 		a.t.Fatal(err)
 	}

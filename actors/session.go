@@ -89,7 +89,7 @@ type home interface {
 	// read enough.
 	pushUpdate(data []byte)
 	// currentActor returns the actor that serves the session after this one has stopped.
-	currentActor(ctx context.Context) (*sessionActor, error)
+	currentActor() (*sessionActor, error)
 	// endForGood ends the session on this node, for good. It reports whether this is the session's
 	// first end. expired says that the time of the record is over. Otherwise the session's actor
 	// must not call it in its turn, since it may wait for an activation under way.

@@ -131,20 +131,20 @@ func (d *sessions) lookUp(svc *Service, in *Input) (*sessionActor, error) {
 	if !key.hasTag(in.Session, d.keys) { // it may be a guess, and must not hold up the others
 		lookups = d.guesses
 	}
-	ctx, cancel := context.WithTimeout(d.base, svc.Limits.StoreWait)
-	defer cancel()
+	patience := time.NewTimer(svc.Limits.StoreWait)
+	defer patience.Stop()
 	select {
 	case lookups <- struct{}{}:
 		defer func() { <-lookups }()
-	case <-ctx.Done():
+	case <-patience.C:
 		return nil, fmt.Errorf("actors: read session: too many requests read theirs: %w", store.ErrUnavailable)
 	}
-	return d.loadSession(ctx, svc, key, in)
+	return d.loadSession(svc, key, in)
 }
 
 // loadSession finds the actor of a session in memory, or makes it from the session's record. in is
 // the request that pays for the memory; nil is none, and then the session's tenant pays.
-func (d *sessions) loadSession(ctx context.Context, svc *Service, key SessionKey, in *Input) (*sessionActor, error) {
+func (d *sessions) loadSession(svc *Service, key SessionKey, in *Input) (*sessionActor, error) {
 	for {
 		if d.drain.closing.Load() { // the node's sessions stop, and no others may begin
 			return nil, ErrClosing
@@ -154,6 +154,8 @@ func (d *sessions) loadSession(ctx context.Context, svc *Service, key SessionKey
 			if in != nil && !key.hasTag(in.Session, d.keys) { // it may be a guess, on which no write is spent
 				get = d.store.Peek
 			}
+			ctx, cancel := context.WithTimeout(d.base, svc.Limits.StoreWait) // whoever else wants the session waits for this read, too
+			defer cancel()
 			rec, rev, err := d.readRecordBy(ctx, key, get)
 			if err != nil {
 				return nil, err

@@ -123,13 +123,11 @@ func (h storedHome) timeLeft(expires time.Time) time.Duration {
 }
 
 // currentActor loads the session from its record, unless another actor already serves it.
-func (h storedHome) currentActor(ctx context.Context) (*sessionActor, error) {
+func (h storedHome) currentActor() (*sessionActor, error) {
 	if h.sessions.drain.closing.Load() {
 		return nil, ErrClosing
 	}
-	ctx, cancel := context.WithTimeout(ctx, h.svc.Limits.StoreWait)
-	defer cancel()
-	return h.sessions.loadSession(ctx, h.svc, h.key, nil)
+	return h.sessions.loadSession(h.svc, h.key, nil)
 }
 
 // endForGood ends the calls and streams on this node of a session whose record is gone.
@@ -184,7 +182,7 @@ func (h storedHome) deliverMessage(ctx context.Context, e stream.Entry) error {
 		if err == nil || ctx.Err() != nil || !errors.Is(err, kernel.ErrStopped) && s.view.Load().rec.Standalone == id {
 			return err
 		}
-		if s, err = s.peer.currentActor(ctx); err != nil {
+		if s, err = s.peer.currentActor(); err != nil {
 			return err
 		}
 	}

@@ -107,12 +107,10 @@ func (d *takeovers) rerunCall(s *sessionActor, w *streamActor, c record.Call, bo
 			case <-d.base.Done():
 			}
 		}
-		ctx, cancel := context.WithTimeout(d.base, w.svc.Limits.StoreWait)
-		if s, err = d.sessions.loadSession(ctx, serviceOf(w.svc), w.key.Session, nil); err == nil {
+		if s, err = d.sessions.loadSession(serviceOf(w.svc), w.key.Session, nil); err == nil {
 			r.moveToSession(s)
 			err = r.runRequest(0)
 		}
-		cancel()
 	}
 	if err != nil {
 		r.cancel(err)
@@ -190,10 +188,10 @@ func (d *takeovers) sendOn(ctx context.Context, s *sessionActor, id string, e st
 // endIfSessionEnded ends the stream w, which has just been entered in the directory, if its session
 // ended before: a takeover takes a while. s is the session's actor as the caller knows it.
 // ErrSessionEnded reports that the stream is gone.
-func (d *takeovers) endIfSessionEnded(ctx context.Context, s *sessionActor, w *streamActor) error {
+func (d *takeovers) endIfSessionEnded(s *sessionActor, w *streamActor) error {
 	var err error
 	if s.Stopped() && !s.ended.Load() { // it has left memory: the actor in its place knows of the end
-		s, err = d.sessions.loadSession(ctx, s.svc, s.key, nil)
+		s, err = d.sessions.loadSession(s.svc, s.key, nil)
 	}
 	if errors.Is(err, store.ErrNotFound) || err == nil && s.ended.Load() {
 		w.endStream()
@@ -377,7 +375,7 @@ func (d *takeovers) findWriter(ctx context.Context, svc *Service, s *sessionActo
 	if svc.life.over.Load() {
 		return nil, rec, ErrUnmounted
 	}
-	if err := d.endIfSessionEnded(ctx, s, w); err != nil {
+	if err := d.endIfSessionEnded(s, w); err != nil {
 		return nil, rec, err
 	}
 	if w.Stopped() { // the stream ended before the directory had it
