@@ -138,8 +138,8 @@ type reading struct {
 	at        store.Address
 	r         *replay
 	mu        sync.Mutex // guards the rest
-	lastHeard time.Time // zero before the writer has answered
-	owed      int       // bytes of frames that the writer has not been told of
+	lastHeard time.Time  // zero before the writer has answered
+	owed      int        // bytes of frames that the writer has not been told of
 }
 
 // readings are the connections of this node whose streams others write.
