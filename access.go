@@ -79,8 +79,11 @@ func (s *serviceAccess) keptOwner(principal any) any {
 }
 
 // readCarried is the reverse of Carry.
-func (s *serviceAccess) readCarried(form []byte) (principal, owner any) {
-	c := new(carriedCaller)
+func (s *serviceAccess) readCarried(form []byte, passed map[string][]string) (principal, owner any) {
+	if string(form) == "null" {
+		return &carriedAnybody{passed}, nil
+	}
+	c := &carriedCaller{passed: passed}
 	_ = codec.Unmarshal(form, &c.callerForm) // the runtime's own form
 	return c, s.keptOwner(c)
 }

@@ -1,33 +1,97 @@
 package troupe
 
 import (
-	"time"
+	"context"
+	"net/http"
 
-	"github.com/troupe-run/troupe/host"
+	"github.com/troupe-run/troupe/actors"
+	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/backend/listing"
+	"github.com/troupe-run/troupe/internal/backend/pool"
+	"github.com/troupe-run/troupe/internal/hosting"
+	"github.com/troupe-run/troupe/mcp"
 )
 
-// Backend is a server that somebody else has written, as a [Server] offers it: see [AddBackend].
-type Backend struct {
-	// Name tells it from the others of its server: [A-Za-z0-9_.-], at most 46 characters. The names of its tools and prompts have it in front,
-	// unless Options.Prefix says otherwise.
-	Name    string
-	Target  host.Target
-	Options host.Options
+// anchoring says which messages of sessions are about the instances of backends that one node has for them.
+func (s *serviceHosting) anchoring(_ *actors.Peer, m *codec.Message) actors.Anchoring {
+	h := s.now()
+	if h == nil {
+		return actors.Unanchored
+	}
+	of, name, own := listing.Resources, "", false
+	switch string(m.Method) {
+	case mcp.MethodToolsCall:
+		of, name = listing.Tools, decodeText(m.Name)
+		_, own = s.tools.findTool(m.Name)
+	case mcp.MethodPromptsGet:
+		of, name = listing.Prompts, decodeText(m.Name)
+		_, own = s.srv.prompts.Get(name)
+	case mcp.MethodResourcesRead, mcp.MethodResourcesSubscribe:
+		uri, bad := s.resources.resourceURI(m)
+		own = bad != nil || hostedCalls{s}.hasResource(uri)
+	case mcp.MethodCompletionComplete, mcp.MethodSkillsList, mcp.MethodSkillsGet, mcp.MethodResourcesDirectoryRead:
+	case mcp.MethodLoggingSetLevel, mcp.MethodResourcesUnsubscribe, mcp.NotifyRootsListChanged:
+		return actors.AnchorTold
+	default:
+		own = m.Kind != codec.Batch
+	}
+	if own || !h.OfSessions().MayHave(of, name) {
+		return actors.Unanchored
+	}
+	return actors.AnchorNeeded
 }
 
-// HostingOptions say how a Runtime keeps what runs for backends: processes of commands, and sessions at URLs.
-type HostingOptions struct {
-	// Keeper is the command of a program that becomes the keeper: the process that has the processes of backends, and outlives this one.
-	// Arguments of its own follow. nil is this program, if it calls [host.Main]; without that the processes are children of this one, and
-	// end with it.
-	Keeper []string
-	// Keep is for how long the keeper keeps processes that no Runtime has adopted, once this one is gone. It keeps them only for a Runtime with
-	// Options.Dir, since the next one finds them there. 0 means 30 seconds; negative keeps nothing.
-	Keep time.Duration
-	// MaxInstances is how many instances there may be on this node, over all servers. 0 means 512, negative no bound but those of
-	// the backends.
-	MaxInstances int
-	// LearnWait is how long a request waits for the lists of a backend of which nothing is known yet, before it is answered without
-	// that backend. 0 means 5 seconds.
-	LearnWait time.Duration
+// passes returns the headers of a request that backends are passed.
+func (s *serviceHosting) passes(principal any) map[string][]string {
+	h, header := s.now(), headerOf(principal)
+	if h == nil || header == nil {
+		return nil
+	}
+	var passed map[string][]string
+	for _, name := range h.OfSessions().PassedHeaders() {
+		if values := header.Values(name); len(values) > 0 {
+			if passed == nil {
+				passed = make(map[string][]string)
+			}
+			passed[http.CanonicalHeaderKey(name)] = values
+		}
+	}
+	return passed
+}
+
+// left ends what backends have here for a session that another node has now, or that has ended there.
+func (s *serviceHosting) left(key actors.SessionKey) {
+	if h := s.now(); h != nil {
+		h.SessionGone(key.Tenant + "/" + key.ID)
+	}
+}
+
+// anchored begins anew, for a session, what it had with the instances of a node that is gone.
+func (s *serviceHosting) anchored(p *actors.Peer) {
+	h, c := s.now(), s.callerOf(p)
+	if h == nil || c == nil || c.Session == "" {
+		return
+	}
+	for _, key := range h.OfSessions().Keys() {
+		hostedNews{s}.Lost(key, c.Session, pool.Exited)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), tellTime)
+	defer cancel()
+	for _, uri := range p.Subscribed() {
+		item, ok := h.Find(c, listing.Resources, uri)
+		if !ok || !item.OfSession() || (hostedCalls{s}).hasResource(uri) {
+			continue
+		}
+		if err := h.Subscribe(ctx, c, item, uri, mcp.MethodResourcesSubscribe); err != nil {
+			s.rt.log.Debug("a session does not follow a resource any more", "server", s.id, "error", err)
+		}
+	}
+}
+
+// anchorHere has the session of a call be where this one is, if the item's instance is the session's own.
+func (s hostedCalls) anchorHere(ctx context.Context, call *Call, c *hosting.Caller, item *hosting.Item) error {
+	if c.Session == "" || !item.OfSession() {
+		return nil
+	}
+	return actors.AnchorHere(ctx, call.peer.p)
 }

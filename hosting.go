@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
@@ -435,6 +434,10 @@ func (s hostedCalls) findCompleted(ctx context.Context, call *Call, c *hosting.C
 // ask has the backend of an item answer a call, of which it may make a task unless that is nil. failed reports a result with isError.
 func (s hostedCalls) ask(ctx context.Context, call *Call, c *hosting.Caller, item *hosting.Item, task *hostedTask, dst []byte) (out []byte, failed bool, _ *mcp.Error) {
 	h := s.now()
+	if err := s.anchorHere(ctx, call, c, item); err != nil {
+		out, refused := s.respondError(dst, call, item, err)
+		return out, false, refused
+	}
 	q := s.requestOf(ctx, call, c, item)
 	if task != nil {
 		task.key, q.Task = q.Key, task
@@ -453,12 +456,8 @@ func (s hostedCalls) ask(ctx context.Context, call *Call, c *hosting.Caller, ite
 
 // requestOf is a call as it goes to a backend.
 func (s hostedCalls) requestOf(ctx context.Context, call *Call, c *hosting.Caller, item *hosting.Item) *hosting.Request {
-	var header http.Header
-	if r := requestOf(call.c.Principal()); r != nil {
-		header = r.Header
-	}
 	q := &hosting.Request{
-		Client: call.c, Caller: c, Item: item, Message: call.msg, Level: call.peer.p.Level(), Again: call.c.Attempt() > 1, Header: header,
+		Client: call.c, Caller: c, Item: item, Message: call.msg, Level: call.peer.p.Level(), Again: call.c.Attempt() > 1, Header: headerOf(call.c.Principal()),
 		Log:    func(ctx context.Context, params []byte) { s.logOf(ctx, call, params) },
 		Missed: func(ctx context.Context, n int) { s.tellDropped(ctx, call, n) },
 		Complete: func(ctx context.Context, q *actors.Question) {
@@ -559,7 +558,10 @@ func (s hostedCalls) follow(ctx context.Context, call *Call, m *codec.Message, u
 	if item == nil {
 		return nil
 	}
-	err := s.now().Subscribe(ctx, c, item, uri, string(m.Method))
+	err := s.anchorHere(ctx, call, c, item)
+	if err == nil {
+		err = s.now().Subscribe(ctx, c, item, uri, string(m.Method))
+	}
 	if err == nil {
 		return nil
 	}
@@ -644,17 +646,19 @@ func (s hostedNews) Heard(key string, e *backend.Event) {
 		s.resourceUpdated(h, key, e)
 		return
 	}
-	p := s.rt.node.Writer(s.sessionKey(e.Session()))
-	if p == nil || e.Session() == "" {
+	if e.Session() == "" {
 		return
 	}
-	known, ofProtocol := protocol.LookupMethod(e.Method)
-	switch {
-	case e.Method == mcp.NotifyMessage:
-		s.pushLog(&Peer{p}, e.Params)
-	case !ofProtocol, e.Method == mcp.NotifyElicitationComplete && known.Allowed(protocol.ToClient, p.Revision()):
-		p.Push(e.Method, e.Params)
-	}
+	said := *e
+	actors.VisitAnchored(s.rt.node, s.svc, s.sessionKey(e.Session()), func(p *actors.Peer) {
+		known, ofProtocol := protocol.LookupMethod(said.Method)
+		switch {
+		case said.Method == mcp.NotifyMessage:
+			s.pushLog(&Peer{p}, said.Params)
+		case !ofProtocol, said.Method == mcp.NotifyElicitationComplete && known.Allowed(protocol.ToClient, p.Revision()):
+			actors.Send(p, said.Method, said.Params)
+		}
+	})
 }
 
 // pushLog is [Peer.Log] for a log message of a backend.
@@ -665,7 +669,7 @@ func (s hostedNews) pushLog(p *Peer, params []byte) {
 	}
 	p.pushMissed()
 	if params, send := s.calls().redacted(level, params); send {
-		p.p.Push(mcp.NotifyMessage, params)
+		actors.Send(p.p, mcp.NotifyMessage, params)
 	}
 }
 
@@ -678,9 +682,7 @@ func (s hostedNews) resourceUpdated(h *hosting.Server, key string, e *backend.Ev
 		return
 	}
 	if session := e.Session(); session != "" {
-		if p := s.rt.node.Writer(s.sessionKey(session)); p != nil {
-			s.pushUpdate(p, uri)
-		}
+		actors.VisitAnchored(s.rt.node, s.svc, s.sessionKey(session), func(p *actors.Peer) { s.pushUpdate(p, uri) })
 		return
 	}
 	if b.Options.Isolation == host.Shared {
@@ -713,7 +715,7 @@ func (s hostedNews) pushUpdate(p *actors.Peer, uri string) {
 		return of == uri || s.srv.opts.SubResources && strings.HasPrefix(uri, strings.TrimSuffix(of, "/")+"/")
 	})
 	if subscribed && s.resources.mayGetUpdate(p, uri) {
-		s.updates.Push(hostedUpdate{p.Key(), uri}, func() { p.PushUpdate(uri) })
+		s.updates.Push(hostedUpdate{p.Key(), uri}, func() { actors.SendUpdate(p, uri) })
 	}
 }
 
@@ -754,10 +756,12 @@ func (s hostedNews) Lost(key, session string, reason pool.Reason) {
 		}
 		return
 	}
-	if p := s.rt.node.Writer(of); p != nil && wantsLevel(p, mcp.LevelWarning) {
-		p.Push(mcp.NotifyMessage, fmt.Appendf(nil, `{"level":"warning","logger":"`+ownLogger+`","data":%s}`,
-			mcp.Raw(fmt.Sprintf("the server %s has ended (%s): what it kept for this session is lost, and the next call starts it anew", b.Name, reason))))
-	}
+	actors.VisitAnchored(s.rt.node, s.svc, of, func(p *actors.Peer) {
+		if wantsLevel(p, mcp.LevelWarning) {
+			actors.Send(p, mcp.NotifyMessage, fmt.Appendf(nil, `{"level":"warning","logger":"`+ownLogger+`","data":%s}`,
+				mcp.Raw(fmt.Sprintf("the server %s has ended (%s): what it kept for this session is lost, and the next call starts it anew", b.Name, reason))))
+		}
+	})
 	s.Changed([]listing.Of{listing.Tools, listing.Prompts, listing.Resources})
 }
 

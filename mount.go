@@ -193,6 +193,7 @@ func (rt *mountTable) registerServer(srv *Server, path string) (*service, error)
 		srv.mount.clearService()
 		return nil, fmt.Errorf("troupe: mount %s: %w", path, err)
 	}
+	actors.Mount(rt.node, s.svc)
 	rt.tasks.Mount(worker.Service{ID: id, Run: s.tasks.runTask, Known: func(_, name string) bool {
 		_, ok := s.srv.tools.Get(name)
 		return ok || s.hosting.mayRun(name)

@@ -46,7 +46,7 @@ func TestCarriedCaller(t *testing.T) {
 	s := &service{srv: NewServer(mcp.Implementation{Name: "x"}, &ServerOptions{Visible: func(Principal, Item) bool { return true }})}
 	s.hosting = hostedCalls{&serviceHosting{service: s}}
 	s.bindParts()
-	principal, owner := s.access.readCarried(form)
+	principal, owner := s.access.readCarried(form, nil)
 	p := principalOf(principal)
 	if p.Issuer != "i" || p.Subject != "s" || string(p.Claims) != `{"c":1}` || p.Token.Reveal() != "secret" {
 		t.Errorf("the handler serves %+v, with the token %q", p, p.Token.Reveal())
@@ -64,7 +64,7 @@ func TestCarriedCaller(t *testing.T) {
 		}
 	}
 	for _, form := range []string{"null", "", "{"} {
-		if principal, _ := s.access.readCarried([]byte(form)); principalOf(principal).String() != "" {
+		if principal, _ := s.access.readCarried([]byte(form), nil); principalOf(principal).String() != "" {
 			t.Errorf("%q is %v", form, principal)
 		}
 	}

@@ -155,7 +155,7 @@ func (c *caller) Until() time.Time {
 // isAnonymous reports whether nobody says who makes a request.
 func isAnonymous(principal any) bool {
 	switch p := principal.(type) {
-	case *anybody:
+	case *anybody, *carriedAnybody:
 		return true
 	case *caller:
 		return p.key == anonymous
@@ -202,7 +202,22 @@ type callerForm struct {
 }
 
 // carriedCaller is a caller whose message came by way of another process.
-type carriedCaller struct{ callerForm }
+type carriedCaller struct {
+	callerForm
+	passed http.Header // of its request, see serviceHosting.passes
+}
+
+// Until is as that of caller.
+func (c *carriedCaller) Until() time.Time {
+	p := c.asPrincipal()
+	return (&auth.Identity{Issuer: p.Issuer, Expires: p.Expires}).Ends()
+}
+
+// carriedAnybody is an anonymous client whose message came by way of another process.
+type carriedAnybody struct{ passed http.Header }
+
+// MarshalJSON returns null, as that of anybody.
+func (*carriedAnybody) MarshalJSON() ([]byte, error) { return []byte("null"), nil }
 
 // MarshalJSON returns the caller as the store has it.
 func (c *carriedCaller) MarshalJSON() ([]byte, error) { return codec.Marshal(c.storedCaller) }
@@ -282,6 +297,20 @@ func requestOf(v any) *http.Request {
 		return v.r
 	case *anybody:
 		return (*http.Request)(v)
+	}
+	return nil
+}
+
+// headerOf returns the headers of the request that v came with, as far as this process has them.
+func headerOf(v any) http.Header {
+	switch v := v.(type) {
+	case *carriedCaller:
+		return v.passed
+	case *carriedAnybody:
+		return v.passed
+	}
+	if r := requestOf(v); r != nil {
+		return r.Header
 	}
 	return nil
 }

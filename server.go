@@ -16,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/host"
 	"github.com/troupe-run/troupe/internal/catalogue"
 	"github.com/troupe-run/troupe/internal/hosting"
 	"github.com/troupe-run/troupe/internal/limits"
@@ -681,3 +682,12 @@ func checkName(kind, name string) error {
 
 // mostOfToolName is how long the specification advises names of tools to be (2025-11-25, server/tools, "Tool Names").
 const mostOfToolName = 128
+
+// Backend is a server that somebody else has written, as a [Server] offers it: see [AddBackend].
+type Backend struct {
+	// Name tells it from the others of its server: [A-Za-z0-9_.-], at most 46 characters. The names of its tools and prompts have it in front,
+	// unless Options.Prefix says otherwise.
+	Name    string
+	Target  host.Target
+	Options host.Options
+}

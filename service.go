@@ -83,6 +83,10 @@ type hostedService interface {
 	listen(ctx context.Context, call *Call, uris []string) (f *hosting.Follower, accepted []string)
 	rootsChanged(p *actors.Peer)
 	sessionEnded(p *actors.Peer, how actors.Ending)
+	anchoring(p *actors.Peer, m *codec.Message) actors.Anchoring
+	anchored(p *actors.Peer)
+	left(key actors.SessionKey)
+	passes(principal any) map[string][]string
 }
 
 // bindParts gives the parts of s the service that they are parts of.
@@ -534,6 +538,7 @@ func (s *service) hookSessions() {
 			s.hosting.sessionEnded(p, how)
 		}
 	}
+	s.svc.Anchoring, s.svc.Anchored, s.svc.Left, s.svc.Passes = s.hosting.anchoring, s.hosting.anchored, s.hosting.left, s.hosting.passes
 	s.svc.Known, s.svc.Withholds = s.access.isKnown, s.resources.withholdsUpdate
 	if s.srv.opts.Visible != nil {
 		s.svc.Hears = s.resources.mayGetUpdate

@@ -356,7 +356,8 @@ func (a *statelessRequest) resumeCall(from *quota.Account, st *mrtr.State, x ret
 // does.
 func (a *statelessRequest) forwardTo(to store.Address) forwardOutcome {
 	n, wait := a.n, a.svc.Limits.StoreWait
-	x := &proxy{to: to, id: relay.NewID(), conn: a.on.exchangeOf(a), sess: a.sess, name: a.m.ID}
+	conn := a.on.exchangeOf(a)
+	x := &proxy{node: n, to: to, id: relay.NewID(), conn: conn, again: true, every: a.svc.Limits.KeepAlive, sess: a.sess, name: a.m.ID}
 	if !a.charged.isAlone() {
 		if no := n.accounts.reserveMemory(&x.held, a.charged, &a.in, quota.Queues, exchangeBytes); no != nil {
 			n.refusals.refuseRequest(a.to, no, a.m.ID)
@@ -365,7 +366,7 @@ func (a *statelessRequest) forwardTo(to store.Address) forwardOutcome {
 		defer x.held.Free()
 	}
 	var ctx context.Context
-	ctx, x.cancel = context.WithCancelCause(x.conn.Context())
+	ctx, x.cancel = context.WithCancelCause(conn.Context())
 	defer x.cancel(nil)
 	var over context.CancelFunc
 	x.going, over = context.WithCancel(ctx)
@@ -380,7 +381,7 @@ func (a *statelessRequest) forwardTo(to store.Address) forwardOutcome {
 	switch {
 	case err == nil:
 		x.Hear(0)
-		x.proxyCall(ctx, a)
+		x.proxyCall(ctx)
 		return forwardServed
 	case ctx.Err() != nil:
 		n.relays.sendGone(to, x.id, false)

@@ -64,6 +64,7 @@ func largest() map[string]short {
 		letterEnd:            end,
 		exchangeRetry:        begin,
 		exchangeMessage:      begin,
+		exchangeCall:         begin,
 		exchangeLetter:       begin,
 		exchangePart:         packet((&relay.Part{ID: id, Offset: 1 << 29, Data: part}).Append(nil)),
 		exchangeFrame:        packet((&relay.Frame{ID: id, Num: 1 << 60, Kind: relay.Answer, Rest: 1 << 29, Data: make([]byte, relay.MaxPart)}).Append(nil)),

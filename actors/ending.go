@@ -266,6 +266,7 @@ func (n *Node) Unmount(svc *Service) {
 		return
 	}
 	close(svc.life.done)
+	n.anchors.services.CompareAndDelete(svc.ID, svc)
 	eachSession(n, func(s *sessionActor) {
 		if s.svc == svc {
 			_ = s.Post(unmountSession{})

@@ -105,6 +105,9 @@ var errNotHere = errors.New("actors: not on that node")
 // one.
 var errNotKnown = fmt.Errorf("actors: its release does not know such letters: %w", store.ErrUnavailable)
 
+// errNotNow reports that a node has done nothing about a letter, and may later.
+var errNotNow = fmt.Errorf("it cannot tell: %w", store.ErrUnavailable)
+
 // short is a letter that one message of the mail has room for, whatever it says: each of its parts
 // has a bound. What a client or a handler has said has none, and goes by deliverLetter.
 // TestLargestLetters sends the largest of each kind.
@@ -146,7 +149,7 @@ func (f *fleet) askNode(ctx context.Context, to store.Address, kind string, v sh
 	case len(reply) > 0 && reply[0] == notKnown:
 		return nil, fmt.Errorf("actors: node %s: %w", to.Node, errNotKnown)
 	case len(reply) == 0 || reply[0] >= tryAgain:
-		return nil, fmt.Errorf("actors: node %s cannot tell: %w", to.Node, store.ErrUnavailable)
+		return nil, fmt.Errorf("actors: node %s: %w", to.Node, errNotNow)
 	case reply[0] == notHere:
 		return nil, errNotHere
 	}
@@ -285,11 +288,12 @@ const (
 // sessionLetter is what a letter says of a session.
 type sessionLetter struct {
 	Session SessionKey
-	Rev     uint64 `json:",omitempty"` // of the record that was written
-	Old     string `json:",omitempty"` // a stream that is the standalone stream no more
-	Expired bool   `json:",omitempty"` // the session has ended by its own clock
-	Forget  bool   `json:",omitempty"` // the answers that calls share are not right any more
-	Change  uint64 `json:",omitempty"` // what makes them wrong; 0 if nothing says it
+	Rev     uint64         `json:",omitempty"` // of the record that was written
+	Old     string         `json:",omitempty"` // a stream that is the standalone stream no more
+	Anchor  session.Anchor `json:",omitzero"`  // of a session that has ended
+	Expired bool           `json:",omitempty"` // the session has ended by its own clock
+	Forget  bool           `json:",omitempty"` // the answers that calls share are not right any more
+	Change  uint64         `json:",omitempty"` // what makes them wrong; 0 if nothing says it
 }
 
 func (sessionLetter) short() {}
@@ -346,7 +350,7 @@ func (f *fleet) broadcastForget(ctx context.Context, key SessionKey) {
 // broadcastEnd tells the other nodes that a session has ended, which had the record. They know it
 // when it returns, as askOthers says, unless it has expired: each finds that out by itself.
 func (f *fleet) broadcastEnd(ctx context.Context, key SessionKey, rec *session.Record, expired bool) {
-	m := &sessionLetter{Session: key, Old: rec.Standalone, Expired: expired}
+	m := &sessionLetter{Session: key, Old: rec.Standalone, Anchor: rec.Anchor, Expired: expired}
 	if f.broadcastLetter(letterSessionEnded, m); !expired {
 		f.askOthers(ctx, letterSessionEnded, m)
 	}
@@ -397,6 +401,7 @@ const (
 const (
 	exchangeRetry   = "exchange.retry"   // a request that is sent again, for the node where its call is parked
 	exchangeMessage = "exchange.message" // a message of a session, for the node that has its connection
+	exchangeCall    = "exchange.call"    // a message of a session, for the node where that is anchored
 	exchangeLetter  = "exchange.letter"  // a letter of any size, of the kind that its head names
 	exchangePart    = "exchange.part"    // more of the body of one of these
 	exchangeFrame   = "exchange.frame"   // what the call does with its exchange
@@ -556,6 +561,6 @@ const mostReason = 1 << 10
 // needsBroadcast reports whether a change of a record is of interest elsewhere. A confirmed digest
 // is not: whoever begins the next standalone stream has the newest record then.
 func needsBroadcast(was, now *session.Record) bool {
-	return was.Level != now.Level || was.Standalone != now.Standalone || !slices.Equal(was.Subscribed, now.Subscribed) ||
+	return was.Level != now.Level || was.Standalone != now.Standalone || was.Anchor != now.Anchor || !slices.Equal(was.Subscribed, now.Subscribed) ||
 		!maps.EqualFunc(was.Values, now.Values, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) })
 }

@@ -47,8 +47,9 @@ func (m *mortal) Rewrite(ctx context.Context, stream string, rec []byte, rev uin
 // member is a node of a fleet.
 type member struct {
 	held
-	box   *sim.Box
-	store *mortal
+	office *sim.Office
+	box    *sim.Box
+	store  *mortal
 
 	mu      sync.Mutex // guards replays
 	replays []string   // who wrote the streams that were replayed, and for how many seconds that took
@@ -91,9 +92,9 @@ func inFleet(t *testing.T, n int, fate func(kind string) sim.Fate, f func(t *tes
 		var all []*member
 		for i := range n {
 			name, boot := string(rune('a'+i)), "boot-of-"+string(rune('a'+i))
-			m := &member{box: office.Join(name, boot), store: &mortal{Store: mem}}
+			m := &member{office: office, box: office.Join(name, boot), store: &mortal{Store: mem}}
 			m.held = held{t: t, mem: mem, holds: holds{held: make(map[string]chan struct{})}, handler: &heldHandler{}}
-			m.Node = NewNode(Config{Name: name, Boot: boot, Store: m.store, Mail: m.box, Replayed: m.replayed})
+			m.Node = NewNode(Config{Name: name, Boot: boot, Store: m.store, Keys: benchKeys{}, Mail: m.box, Replayed: m.replayed})
 			m.handler.f = func(context.Context, *Call) ([]byte, *mcp.Error) { return []byte(`{}`), nil }
 			m.svc = NewService("s", safeHandler{m.handler}, Limits{})
 			all = append(all, m)

@@ -395,6 +395,9 @@ func (f *nodeNews) receiveEnded(l *store.Letter) {
 	if st, ok := n.streams.Get(StreamKey{key, m.Old}); ok && !m.Expired { // its session may not be in memory
 		st.endStream()
 	}
+	if !m.Expired {
+		n.anchors.leave(key, m.Anchor)
+	}
 	begins := n.sessions.Begins(key) // first, as in receiveChanged
 	s, here := n.sessions.Get(key)
 	if !here && !begins {

@@ -68,6 +68,7 @@ type Node struct {
 	pushes            pushes        // messages of other nodes to the sessions of this one
 	forwardedMessages pushes        // messages of clients that other nodes have forwarded to this one
 	relays            relays
+	anchors           anchors
 	nodeNews          nodeNews
 
 	lostPings atomic.Int64
@@ -131,6 +132,7 @@ func composeOwners(n *Node, lookups int) {
 	r := &n.resumes
 	r.site, r.sessions, r.streams, r.takeovers, r.readings = at, &n.sessions, &n.streams, t, &n.readings
 	n.relays.init(n)
+	n.anchors.node, n.sessions.anchors = n, &n.anchors
 	n.nodeNews.node = n
 }
 
@@ -141,7 +143,7 @@ func receiveLetters(n *Node) {
 		letterFrame: n.readings.receiveFrame, letterAnswer: n.answers.receiveAnswer, letterPush: n.readers.receivePush, letterUsage: n.heart.usage.receiveUsage,
 		letterSessionChanged: n.nodeNews.receiveChanged, letterSessionEnded: n.nodeNews.receiveEnded, letterCancel: n.nodeNews.receiveCancel,
 		letterUpdated: n.nodeNews.receiveUpdated, letterLists: n.nodeNews.receiveLists, letterTask: n.nodeNews.receiveTask, letterEnd: n.nodeNews.receiveEnd,
-		exchangeRetry: n.relays.receiveForward, exchangeMessage: n.relays.receiveForward, exchangeLetter: n.relays.receiveForward, exchangePart: n.relays.receiveForwardPart,
+		exchangeRetry: n.relays.receiveForward, exchangeCall: n.relays.receiveForward, exchangeMessage: n.relays.receiveForward, exchangeLetter: n.relays.receiveForward, exchangePart: n.relays.receiveForwardPart,
 		exchangeFrame: n.relays.receiveExchangeFrame, exchangeAlive: n.relays.receiveExchangeAlive, exchangeGone: n.relays.receiveExchangeGone,
 	}
 	n.fleet.large = map[string]func(*store.Letter){letterAnswer: n.answers.receiveAnswer, letterPush: n.readers.receivePush}
@@ -195,6 +197,9 @@ func (n *Node) ResourceUpdated(svc *Service, uri string, below bool) {
 func (n *Node) Post(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
 	if in.Stateless {
 		acceptor{n}.takeStateless(svc, in, principal, m, body)
+		return
+	}
+	if n.anchors.routeMessage(svc, in, principal, m, body) {
 		return
 	}
 	switch m.Kind {

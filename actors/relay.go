@@ -119,7 +119,7 @@ func (c *inboundForward) admitForward(l *store.Letter, size int) bool {
 
 // refusalTarget is where the request is refused that l has brought.
 func (c *inboundForward) refusalTarget(l *store.Letter) answerer {
-	if c.kind != exchangeRetry {
+	if c.kind != exchangeRetry && c.kind != exchangeCall {
 		return &letterConn{l: l}
 	}
 	replyTo(l, done, []byte{isTaken})
@@ -190,6 +190,8 @@ func (c *inboundForward) dispatchForward(l *store.Letter) {
 		c.node.relays.noteUnreadable(l)
 	case c.kind == exchangeMessage:
 		c.takeMessage(l, &m, body)
+	case c.kind == exchangeCall:
+		c.takeCall(l, &m, body)
 	case c.kind == exchangeRetry:
 		c.takeRetry(l, &m)
 	}
@@ -307,7 +309,7 @@ func (c *inboundForward) takeMessage(l *store.Letter, m *codec.Message, body []b
 	svc := s.sess.svc
 	var principal any = json.RawMessage(plain)
 	if svc.Carried != nil {
-		principal, in.Principal = svc.Carried(plain)
+		principal, in.Principal = svc.Carried(plain, nil)
 	}
 	in.Caller = principal
 	n.Message(svc, &in, principal, m, body)
@@ -460,16 +462,19 @@ func (d *relays) cancelRequests(s *sessionActor, id []byte) {
 
 // sealPrincipal returns a principal as its letter has it.
 func (d *relays) sealPrincipal(principal any, head *forwardHead) (sealed []byte, err error) {
-	var plain []byte
-	if p, ok := principal.(Carried); ok {
-		plain, err = p.Carry()
-	} else {
-		plain, err = codec.Marshal(principal)
-	}
+	plain, err := formOf(principal)
 	if err != nil {
 		return nil, err
 	}
 	return d.node.keys.Seal(plain, head.additionalData())
+}
+
+// formOf is the form that a principal has on the way to another node.
+func formOf(principal any) ([]byte, error) {
+	if p, ok := principal.(Carried); ok {
+		return p.Carry()
+	}
+	return codec.Marshal(principal)
 }
 
 // forwardMessage forwards a message to the node that has its session's connection, and answers it
@@ -543,10 +548,13 @@ func (d *relays) refuseLost(ctx context.Context, in *Input, m *codec.Message, at
 // does with the client's exchange what the call there does with its own.
 type proxy struct {
 	*relay.Near
+	node   *Node
 	to     store.Address
 	id     relay.ID
 	held   quota.Holding
-	conn   Exchange
+	conn   Conn
+	again  bool          // it may be sent again, whatever became of it
+	every  time.Duration // how often its stream gets a comment at least, if it says nothing
 	sess   *sessionActor // on whose connection it came; nil over HTTP
 	name   []byte        // the request's id, raw
 	cancel context.CancelCauseFunc
@@ -555,8 +563,8 @@ type proxy struct {
 }
 
 // proxyCall does what the call does, until the exchange is over.
-func (x *proxy) proxyCall(ctx context.Context, a *statelessRequest) {
-	d := &a.n.relays
+func (x *proxy) proxyCall(ctx context.Context) {
+	d := &x.node.relays
 	for {
 		m, err := x.NextMessage(ctx)
 		switch {
@@ -566,33 +574,37 @@ func (x *proxy) proxyCall(ctx context.Context, a *statelessRequest) {
 		case err != nil:
 			d.broken.Add(1)
 			d.sendGone(x.to, x.id, true)
-			x.breakOff(a)
+			x.breakOff()
 			return
-		case x.applyMessage(a, &m):
+		case x.applyMessage(&m):
 			return
 		}
 		x.FreeMessage(&m)
 	}
 }
 
-// breakOff ends the client's exchange, so that it sends the request again.
-func (x *proxy) breakOff(a *statelessRequest) {
-	if x.stream != nil {
+// breakOff ends the client's exchange, so that it sends the request again, or comes back for the response.
+func (x *proxy) breakOff() {
+	if x.stream != nil || !x.again {
 		x.conn.Cut()
 		return
 	}
-	refusal.Unavailable.Tell(x.conn, a.m.ID)
+	refusal.Unavailable.Tell(x.conn, x.name)
 }
 
 // applyMessage does one thing to the client's exchange. It reports whether that ends it.
-func (x *proxy) applyMessage(a *statelessRequest, m *relay.Message) (over bool) {
+func (x *proxy) applyMessage(m *relay.Message) (over bool) {
 	switch m.Kind {
 	case relay.Open:
 		if x.conn.Open() && x.sess == nil { // a connection that carries others is kept open as such
-			x.stream = a.n.talking.addStream(x.conn, a.svc.Limits.KeepAlive)
+			x.stream = x.node.talking.addStream(x.conn, x.every)
 		}
-	case relay.Event:
-		x.conn.Event("", 0, m.Data)
+	case relay.Event, relay.Numbered:
+		id, retry, data := "", 0, m.Data
+		if m.Kind == relay.Numbered {
+			id, retry, data = relay.ReadEvent(m.Data)
+		}
+		x.conn.Event(id, retry, data)
 		x.conn.Flush()
 		x.stream.noteWritten()
 		_ = x.conn.Room(x.going) // an error means that the client is gone, or that it reads too slowly
@@ -600,18 +612,22 @@ func (x *proxy) applyMessage(a *statelessRequest, m *relay.Message) (over bool) 
 		x.conn.Finish()
 		return true
 	case relay.Answer:
-		x.conn.Answer(m.Status, m.Data)
+		if m.Status == 202 {
+			x.conn.Accepted()
+		} else {
+			x.conn.Answer(m.Status, m.Data)
+		}
 		return true
 	case relay.Reject:
 		var no refusal.Refusal
 		if codec.Unmarshal(m.Data, &no) != nil {
-			x.breakOff(a)
+			x.breakOff()
 			return true
 		}
 		x.conn.Reject(&no)
 		return true
 	case relay.Cut:
-		x.breakOff(a)
+		x.breakOff()
 		return true
 	}
 	return false

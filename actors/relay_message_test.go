@@ -193,7 +193,9 @@ func TestPrincipalOfAForwardedMessage(t *testing.T) {
 	together(t, 2, func(t *testing.T, s *several) {
 		for _, m := range s.all {
 			m.mrtr.keys = sealing{}
-			m.svc.Carried = func(form []byte) (principal, owner any) { return string(form), "owner " + string(form) }
+			m.svc.Carried = func(form []byte, _ map[string][]string) (principal, owner any) {
+				return string(form), "owner " + string(form)
+			}
 		}
 		var got any
 		s.asking(func(_ context.Context, c *Call) ([]byte, *mcp.Error) {

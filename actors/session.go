@@ -44,6 +44,8 @@ type sessionActor struct {
 	// memory is what the session holds. It is freed when the session leaves memory.
 	memory quota.Holding
 
+	sends sending // see Send
+
 	// ended is set once, when the record is gone, before the calls are told. A session that has
 	// ended here is not served any more, though its actor may still run.
 	ended atomic.Bool

@@ -29,8 +29,17 @@ type sessions struct {
 	pending *pendingRequests
 	subs    *subscription.Table
 	writers entryWriter
+	anchors anchorage
 	lookups chan struct{} // one for each request that reads its session from the store
 	guesses chan struct{} // the same for ids without the right tag
+}
+
+// anchorage knows where sessions are anchored: see anchors.
+type anchorage interface {
+	// leave says that a service has nothing of a session here any more, if it had something by the anchor in the session's record.
+	leave(key SessionKey, was session.Anchor)
+	// anchorHere anchors a session at this node. ErrUnavailable: it is anchored at another node, which may live.
+	anchorHere(ctx context.Context, s *sessionActor) error
 }
 
 // entryWriter has the writer of a stream, wherever that is, store an entry.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -393,4 +394,51 @@ func (s standalone) noteReplaced(id, old string, live bool) {
 // writesStandalone reports whether this node writes the session's standalone stream.
 func (s standalone) writesStandalone() bool {
 	return s.sessions.streams.writesHere(StreamKey{s.key, s.view.Load().rec.Standalone})
+}
+
+// sending are messages on their way to the node that writes the session's standalone stream.
+type sending struct {
+	mu    sync.Mutex // guards the rest
+	queue [][]byte
+	bytes int // in it
+	runs  bool
+}
+
+// sendAnywhere sends a message on the session's standalone stream: with push, where that is written here.
+func (s *sessionActor) sendAnywhere(data []byte, push func([]byte) bool) {
+	if !s.shared || (standalone{s}).writesStandalone() {
+		push(data)
+		return
+	}
+	s.sends.mu.Lock()
+	defer s.sends.mu.Unlock()
+	if s.sends.bytes > s.svc.Limits.Queue {
+		s.missed.Store(true)
+		return
+	}
+	s.sends.queue, s.sends.bytes = append(s.sends.queue, data), s.sends.bytes+len(data)
+	if !s.sends.runs {
+		s.sends.runs = true
+		go s.sendQueued()
+	}
+}
+
+// sendQueued sends what waits.
+func (s *sessionActor) sendQueued() {
+	for {
+		s.sends.mu.Lock()
+		if len(s.sends.queue) == 0 {
+			s.sends.runs, s.sends.queue = false, nil
+			s.sends.mu.Unlock()
+			return
+		}
+		data := s.sends.queue[0]
+		s.sends.queue, s.sends.bytes = s.sends.queue[1:], s.sends.bytes-len(data)
+		s.sends.mu.Unlock()
+		ctx, cancel := context.WithTimeout(s.sessions.base, s.svc.Limits.StoreWait)
+		err := clientSession{s.peer}.sendMessage(ctx, stream.Entry{Kind: stream.Message, Data: data})
+		if cancel(); err != nil {
+			s.sessions.log.Debug("message of a session not sent", "session", s.key.ID, "error", err)
+		}
+	}
 }

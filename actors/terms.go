@@ -47,9 +47,11 @@ type Terms struct {
 	// nil, everything is known.
 	Known func(principal any, method, name []byte) bool
 	// Carried returns the principal of a message that another node has taken, from the form that it
-	// has on the way, and the Input.Principal; see the type Carried. If nil, the principal is that
-	// form, and Peer.Owner stays as it is.
-	Carried func(form []byte) (principal, owner any)
+	// has on the way, and the Input.Principal; see the type Carried. passed is what Passes has returned there. If Carried is nil, the
+	// principal is that form, and Peer.Owner stays as it is.
+	Carried func(form []byte, passed map[string][]string) (principal, owner any)
+	// Passes returns the headers of the principal's request that go with its message to another node. If nil, none do.
+	Passes  func(principal any) map[string][]string
 	life    lifetime
 	service any // the Service that has these terms: what does not handle requests knows no more of it
 }
@@ -275,6 +277,7 @@ type Input struct {
 	Conn        Conn
 	Needs       *[]string // scopes that the request needs, and its caller has; never changed
 	Principal   any       // the new value of Peer.Owner; nil keeps the old one
+	Routed      bool      // another node has taken it, for this one
 	Caller      any       // who makes the request, as the transport's authentication says, for Handler.Observe
 
 	// Stateless says that the request has no session (2026-07-28): Session and LastEventID

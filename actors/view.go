@@ -107,6 +107,9 @@ func (s sessionView) adoptView(v *view) {
 		if s.view.CompareAndSwap(old, v) {
 			s.memory.Set(recordMemory(&v.rec))
 			s.followSubscribed(old.rec.Subscribed, v.rec.Subscribed)
+			if old.rec.Anchor != v.rec.Anchor {
+				s.sessions.anchors.leave(s.key, old.rec.Anchor)
+			}
 			return
 		}
 	}

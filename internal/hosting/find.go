@@ -1,6 +1,9 @@
 package hosting
 
 import (
+	"slices"
+
+	"github.com/troupe-run/troupe/host"
 	"github.com/troupe-run/troupe/internal/backend/listing"
 	"github.com/troupe-run/troupe/internal/backend/naming"
 )
@@ -147,6 +150,46 @@ func (s *Server) Resumes(tool string) bool {
 	}
 	return false
 }
+
+// OfSessions are the backends that have an instance for each session, which other nodes have not.
+type OfSessions []*mounted
+
+// OfSessions returns those of the server.
+func (s *Server) OfSessions() (all OfSessions) {
+	for _, m := range *s.now.Load() {
+		if m.ofSession() {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+// MayHave reports whether a name may be that of an item of one of them.
+func (all OfSessions) MayHave(of listing.Of, name string) bool {
+	return slices.ContainsFunc(all, func(m *mounted) bool { return m.mayHave(of, name) })
+}
+
+// Keys are their keys.
+func (all OfSessions) Keys() (keys []string) {
+	for _, m := range all {
+		keys = append(keys, m.Key)
+	}
+	return keys
+}
+
+// PassedHeaders are the names of the headers that they are passed.
+func (all OfSessions) PassedHeaders() (names []string) {
+	for _, m := range all {
+		names = append(names, m.Options.PassHeaders...)
+	}
+	return names
+}
+
+// ofSession reports whether each session has an instance to itself.
+func (m *mounted) ofSession() bool { return m.Options.Isolation == host.BySession }
+
+// OfSession reports whether the item's backend has an instance for each session.
+func (i *Item) OfSession() bool { return i.backend.ofSession() }
 
 // May reports whether a name may be that of a tool of a backend.
 func (s *Server) May(tool string) bool {

@@ -12,7 +12,7 @@ import (
 )
 
 // Far is the end of an exchange on the node where the call runs: to the call it is the connection. Its methods are those of
-// transport.Exchange as far as a response without event ids needs them, and may be called from any goroutine.
+// transport.Exchange as far as a response needs them, and may be called from any goroutine.
 //
 //	fresh ──Open──▶ streaming ──Finish──▶ ended ──all sent──▶ gone
 //	  ├──Answer, Reject────────────────────▲                   ▲
@@ -96,9 +96,12 @@ func (x *Far) Open() bool {
 	return true
 }
 
-// Event sends an event of the stream. The id and the time to wait are those of streams that can be resumed, which this is none
-// of. If too much waits already, the connection is cut.
-func (x *Far) Event(_ string, _ int, data []byte) {
+// Event sends an event of the stream. If too much waits already, the connection is cut.
+func (x *Far) Event(id string, retryMS int, data []byte) {
+	kind := Event
+	if id != "" || retryMS != 0 {
+		kind, data = Numbered, AppendEvent(nil, id, retryMS, data)
+	}
 	x.mu.Lock()
 	switch waiting := x.out.queued; {
 	case x.phase != streaming:
@@ -106,7 +109,7 @@ func (x *Far) Event(_ string, _ int, data []byte) {
 	case waiting+len(data) > x.most && waiting >= x.most/2:
 		x.cutAndUnlock()
 	default:
-		x.putAndUnlock(Event, 0, data)
+		x.putAndUnlock(kind, 0, data)
 	}
 }
 

@@ -46,12 +46,13 @@ type Kind byte
 
 // The kinds of frames.
 const (
-	Open   Kind = iota + 1 // begins a stream
-	Event                  // an event of the stream
-	Finish                 // ends the stream
-	Answer                 // the whole response, with its status
-	Reject                 // the same, as a refusal.Refusal
-	Cut                    // breaks the connection off
+	Open     Kind = iota + 1 // begins a stream
+	Event                    // an event of the stream
+	Finish                   // ends the stream
+	Answer                   // the whole response, with its status
+	Reject                   // the same, as a refusal.Refusal
+	Cut                      // breaks the connection off
+	Numbered                 // an event of a stream that can be resumed; see AppendEvent
 	kinds
 )
 
@@ -87,6 +88,24 @@ func ReadFrame(b []byte) (f Frame, err error) {
 	}
 	f.Data = r.b
 	return f, nil
+}
+
+// AppendEvent appends an event that has an id, or says when its client may come back, to b.
+func AppendEvent(b []byte, id string, retryMS int, data []byte) []byte {
+	b = binary.AppendUvarint(b, uint64(retryMS))
+	b = binary.AppendUvarint(b, uint64(len(id)))
+	return append(append(b, id...), data...)
+}
+
+// ReadEvent decodes an event, whose bytes data keeps. One that no release writes is an event without an id.
+func ReadEvent(b []byte) (id string, retryMS int, data []byte) {
+	r := reader{b: b}
+	retryMS = r.readLength()
+	n := r.readLength()
+	if r.bad || n > len(r.b) {
+		return "", 0, b
+	}
+	return string(r.b[:n]), retryMS, r.b[n:]
 }
 
 // windowWeight is what a frame counts toward the window.

@@ -97,7 +97,7 @@ func (p phase) allowsKind(k Kind) bool {
 	switch k {
 	case Open, Answer, Reject:
 		return p == fresh
-	case Event, Finish:
+	case Event, Numbered, Finish:
 		return p == streaming
 	}
 	return false
@@ -105,7 +105,7 @@ func (p phase) allowsKind(k Kind) bool {
 
 func (p phase) phaseAfter(k Kind) phase {
 	switch k {
-	case Open, Event:
+	case Open, Event, Numbered:
 		return streaming
 	}
 	return ended

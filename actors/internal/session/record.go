@@ -25,12 +25,19 @@ type Record struct {
 	Announced    string                     `json:"told,omitempty"`         // digest of the catalogues last announced
 	Values       map[string]json.RawMessage `json:"values,omitempty"`       // of handlers; never changed in place, see SetValue
 	Fresh        bool                       `json:"fresh,omitempty"`        // the client has sent nothing since initialize
+	Anchor       Anchor                     `json:"anchor,omitzero"`        // the node that has what only one can have of the session
 	Created      time.Time                  `json:"created"`
 	Written      time.Time                  `json:"written"`
 	Expires      time.Time                  `json:"expires"`
 
 	// Unknown is what a newer release has stored beside that.
 	Unknown unknown.Members `json:"-"`
+}
+
+// Anchor is the boot of a node. The zero value is none.
+type Anchor struct {
+	Node string `json:"node"`
+	Boot string `json:"boot"`
 }
 
 // Decode reads a stored record.

@@ -1,0 +1,425 @@
+package actors
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/troupe-run/troupe/actors/internal/relay"
+	"github.com/troupe-run/troupe/actors/internal/session"
+	"github.com/troupe-run/troupe/actors/internal/stream"
+	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/internal/refusal"
+	"github.com/troupe-run/troupe/internal/store"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+var _ anchorage = (*anchors)(nil)
+
+// anchors has the sessions of which one node alone has something that no store can have, as a process is. The session's record names that
+// node, its anchor, and changes by compare-and-set. Messages that are about it are forwarded to there, whichever node they come to;
+// when it is gone, the node where the next one comes takes its place.
+type anchors struct {
+	node     *Node
+	services sync.Map // of *Service, by id
+}
+
+const (
+	// returnWait is how long a node is waited for that has ended: its next boot may have what this one had.
+	returnWait = 2 * time.Second
+	// anchorPause is after what time a node is tried again that did not answer.
+	anchorPause = 250 * time.Millisecond
+	// mountTime is for how long a node that has begun may still mount what others forward to it.
+	mountTime = 30 * time.Second
+)
+
+// Mount has the node take what other nodes forward to a service, until Unmount.
+func Mount(n *Node, svc *Service) { n.anchors.services.Store(svc.ID, svc) }
+
+// self is this boot.
+func (d *anchors) self() session.Anchor {
+	at := d.node.fleet.selfAddress()
+	return session.Anchor{Node: at.Node, Boot: at.Boot}
+}
+
+// anchorSearch is the way of a message to its session's anchor.
+type anchorSearch struct {
+	*anchors
+	s    *sessionActor
+	need Anchoring
+	lost session.Anchor // what it had of the session is gone
+	seen session.Anchor // by the record, when it was asked last
+}
+
+// leave says that a service has nothing of a session here any more, if it had something by the anchor in the session's record.
+func (d *anchors) leave(key SessionKey, was session.Anchor) {
+	if was.Node == "" || was != d.self() {
+		return
+	}
+	if of, ok := d.services.Load(key.Server); ok && of.(*Service).Left != nil {
+		go of.(*Service).Left(key)
+	}
+}
+
+// findAnchor returns the node that has the session. The zero address is this one, which has taken its place if there was need for one.
+func (x *anchorSearch) findAnchor(ctx context.Context) (at store.Address, err error) {
+	self := x.self()
+	for {
+		x.seen = x.s.view.Load().rec.Anchor
+		switch vacant := x.seen.Node == "" || x.seen == x.lost || x.seen.Node == self.Node; {
+		case x.seen == self, vacant && x.need != AnchorNeeded:
+			return at, nil
+		case !vacant:
+			return x.bootOf(x.seen), nil
+		}
+		if err := x.replaceAnchor(ctx, x.s, x.seen); err != nil {
+			return at, err
+		}
+	}
+}
+
+// bootOf is where a node is reached that a record names: its next boot, if that has been heard.
+func (d *anchors) bootOf(a session.Anchor) store.Address {
+	all := d.node.fleet.mail.Others()
+	if i := slices.IndexFunc(all, func(at store.Address) bool { return at.Node == a.Node && at.Boot != a.Boot }); i >= 0 {
+		return all[i]
+	}
+	return store.Address{Node: a.Node, Boot: a.Boot}
+}
+
+// replaceAnchor anchors a session here, if the record still names old.
+func (d *anchors) replaceAnchor(ctx context.Context, s *sessionActor, old session.Anchor) error {
+	self, done := d.self(), false
+	err := s.home.changeRecord(ctx, func(r *session.Record) bool {
+		if done = r.Anchor == old; done {
+			r.Anchor = self
+		}
+		return done
+	})
+	if err == nil && done && old.Node != "" && old.Node != self.Node {
+		d.node.log.Info("a session goes on without what its node had of it", "session", s.key.ID, "node", old.Node)
+		if s.svc.Anchored != nil {
+			go s.svc.Anchored(s.peer)
+		}
+	}
+	return err
+}
+
+// awaitReturn waits until a moment for the next boot of a node that has ended.
+func (d *anchors) awaitReturn(ctx context.Context, a session.Anchor, until time.Time) {
+	for time.Now().Before(until) && d.bootOf(a).Boot == a.Boot {
+		if pause(ctx, anchorPause) != nil {
+			return
+		}
+	}
+}
+
+// errClientGone is why nobody waits for a message any more.
+var errClientGone = errors.New("the client is gone")
+
+// routeMessage has a message served where its session is anchored, if it is about that and that is another node. It reports false if this
+// node serves it.
+func (d *anchors) routeMessage(svc *Service, in *Input, principal any, m *codec.Message, body []byte) (routed bool) {
+	n := d.node
+	switch {
+	case n.fleet.mail == nil, svc.Anchoring == nil, in.Session == "", in.Routed, string(m.Method) == mcp.MethodInitialize:
+		return false
+	case m.Kind == codec.Result, m.Kind == codec.ErrorResponse: // an answer finds its question
+		return false
+	}
+	s := n.sessions.findSession(svc, in, m.ID)
+	if s == nil {
+		return true
+	}
+	x := &anchorSearch{anchors: d, s: s, need: svc.Anchoring(s.peer, m)}
+	if x.need == Unanchored || s.view.Load().rec.Anchor == d.self() {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait)
+	defer cancel()
+	var f *forwardedCall
+	until := time.Now().Add(returnWait) // a node that has been silent for as long does not come back in a moment
+	for {
+		at, err := x.findAnchor(ctx)
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+			unknownSession(in.Conn, m.ID)
+			return true
+		case err != nil:
+			n.log.Warn("session not anchored", "session", s.key.ID, "error", err)
+			d.refuseRouted(in, m)
+			return true
+		case at.Node == "":
+			return false
+		}
+		if f == nil {
+			if f = d.beginForward(s, in, principal, m, body); f == nil {
+				return true
+			}
+			defer f.end()
+		}
+		switch f.forwardCall(ctx, at) {
+		case forwardServed:
+			return true
+		case forwardMissing:
+			if d.awaitReturn(ctx, x.seen, until); d.bootOf(x.seen) == at {
+				x.lost = x.seen
+			}
+			if err := (sessionView{s}).rereadRecord(nil, true, true); err != nil {
+				x.lost = session.Anchor{}
+			}
+		default:
+			_ = pause(ctx, anchorPause)
+		}
+		if ctx.Err() != nil {
+			d.refuseRouted(in, m)
+			return true
+		}
+	}
+}
+
+// refuseRouted refuses a message whose node is not heard. It was not run.
+func (d *anchors) refuseRouted(in *Input, m *codec.Message) {
+	n := d.node
+	if m.Kind == codec.Request {
+		n.refusals.refuseInSession(in.Conn, refusal.Unavailable, m.ID)
+		return
+	}
+	refusal.Unavailable.Tell(in.Conn, m.ID)
+}
+
+// forwardedCall is a message on its way to the node where its session is anchored.
+type forwardedCall struct {
+	node  *Node
+	svc   *Service
+	conn  Conn
+	head  forwardHead
+	body  []byte
+	from  *quota.Account
+	going context.Context // done when the client is gone
+	stop  context.CancelCauseFunc
+}
+
+// beginForward counts a message that is forwarded, as the other node does, too. It returns nil if it has refused the message.
+func (d *anchors) beginForward(s *sessionActor, in *Input, principal any, m *codec.Message, body []byte) *forwardedCall {
+	n, svc := d.node, s.svc
+	if !n.accounts.admitMessage(&s.sessionAccount, in, m, len(body)) {
+		return nil
+	}
+	from, no := n.accounts.enterRequest(nil, in)
+	if from == nil {
+		n.refusals.refuseRequest(in.Conn, no, m.ID)
+		return nil
+	}
+	f := &forwardedCall{node: n, svc: svc, conn: in.Conn, from: from, body: body, head: forwardHead{
+		ID: m.ID, Tenant: in.Tenant, Address: in.Address, Server: svc.ID, Session: in.Session, Version: in.Version, Trace: in.Trace, Via: in.Via,
+	}}
+	var by carriedRequest
+	var err error
+	if by.Principal, err = formOf(principal); err == nil {
+		if svc.Passes != nil {
+			by.Passed = svc.Passes(principal)
+		}
+		f.head.Principal, err = by.seal(n, &f.head)
+	}
+	if err != nil {
+		n.accounts.LeavePlace(from)
+		n.log.Warn("principal not forwarded", "error", err)
+		d.refuseRouted(in, m)
+		return nil
+	}
+	f.going, f.stop = context.WithCancelCause(n.base)
+	in.Conn.Gone(func() { f.stop(errClientGone) })
+	return f
+}
+
+func (f *forwardedCall) end() {
+	f.stop(nil)
+	f.node.accounts.LeavePlace(f.from)
+}
+
+// carriedRequest is who makes a request, and what of it goes with it beside its body. Nobody outside of the fleet can read it.
+type carriedRequest struct {
+	Principal json.RawMessage
+	Passed    map[string][]string `json:",omitempty"`
+}
+
+func (by *carriedRequest) seal(n *Node, head *forwardHead) ([]byte, error) {
+	plain, err := codec.Marshal(by)
+	if err != nil {
+		return nil, err
+	}
+	return n.keys.Seal(plain, head.additionalData())
+}
+
+func openCarried(n *Node, head *forwardHead) (by carriedRequest, err error) {
+	plain, err := n.keys.Open(head.Principal, head.additionalData())
+	if err == nil {
+		err = codec.Unmarshal(plain, &by)
+	}
+	return by, err
+}
+
+// forwardCall forwards the message to a node, and does with the client's connection what the call there does with its own.
+func (f *forwardedCall) forwardCall(ctx context.Context, to store.Address) forwardOutcome {
+	n := f.node
+	x := &proxy{node: n, to: to, id: relay.NewID(), conn: f.conn, name: f.head.ID, every: f.svc.Limits.KeepAlive}
+	n.accounts.reserveAnyway(&x.held, nil, &Input{Tenant: f.head.Tenant, Address: f.head.Address}, quota.Queues, exchangeBytes)
+	defer x.held.Free()
+	x.cancel = f.stop
+	var over context.CancelFunc
+	x.going, over = context.WithCancel(f.going)
+	defer over()
+	x.Near = relay.NewNear(x.id, &x.held, func(letter []byte) { n.fleet.sendLetter(to, exchangeAlive, packet(letter)) }, over)
+	n.relays.proxies.Put(x.id, x) // first, as frames may come before the reply
+	defer n.relays.proxies.Drop(x.id, x)
+	_, err := n.fleet.forwardRequest(ctx, to, exchangeCall, x.id, &f.head, f.body)
+	switch {
+	case err == nil:
+		x.Hear(0)
+		x.proxyCall(f.going)
+		return forwardServed
+	case errors.Is(err, errNotHere):
+		return forwardMissing
+	case errors.Is(err, store.ErrNobody), errors.Is(err, errNotNow):
+		if gone, err := n.fleet.mail.Gone(ctx, to); err == nil && gone {
+			return forwardMissing
+		}
+		return forwardSilent
+	}
+	n.relays.sendGone(to, x.id, true) // it may have the message
+	f.conn.Cut()
+	return forwardServed
+}
+
+// takeCall takes a message of a session that is anchored here, which another node has taken.
+func (c *inboundForward) takeCall(l *store.Letter, m *codec.Message, body []byte) {
+	n := c.node
+	n.accounts.LeavePlace(c.from) // a call is counted by itself
+	of, ok := n.anchors.services.Load(c.head.Server)
+	key, valid := sessionKey(c.head.Tenant, c.head.Server, c.head.Session)
+	by, err := openCarried(n, &c.head)
+	switch {
+	case !ok && n.clock.sinceStart() < mountTime:
+		c.held.Free()
+		replyTo(l, tryAgain, nil)
+		return
+	case !ok, !valid:
+		c.held.Free()
+		replyTo(l, notHere, nil)
+		return
+	case err != nil:
+		if !errors.Is(err, store.ErrUnavailable) {
+			n.fleet.unknown.Add(1)
+		}
+		c.held.Free()
+		replyTo(l, tryAgain, nil)
+		return
+	}
+	svc := of.(*Service)
+	if status := n.anchors.holdSession(svc, key); status != done {
+		c.held.Free()
+		replyTo(l, status, nil)
+		return
+	}
+	var principal any = by.Principal
+	in := c.in
+	if svc.Carried != nil {
+		principal, in.Principal = svc.Carried(by.Principal, by.Passed)
+	}
+	in.Session, in.Version, in.Trace, in.Via, in.Caller, in.Routed = c.head.Session, c.head.Version, c.head.Trace, c.head.Via, principal, true
+	in.Conn = routedConn{n.relays.openExchange(c.key, &c.in, limits.MaxQueued.Value()), principal}
+	replyTo(l, done, []byte{isTaken})
+	go func() {
+		defer c.held.Free()
+		n.Post(svc, &in, principal, m, body)
+	}()
+}
+
+// holdSession reports, as the status of a reply, whether a session is anchored at this node. One of an earlier boot is from now on.
+func (d *anchors) holdSession(svc *Service, key SessionKey) (status byte) {
+	s, err := d.node.sessions.loadSession(svc, key, nil)
+	if err == nil && s.view.Load().rec.Anchor != d.self() {
+		err = sessionView{s}.rereadRecord(nil, true, true)
+	}
+	if errors.Is(err, store.ErrNotFound) {
+		return done // whoever looks for the session says that there is none
+	}
+	if err != nil {
+		return tryAgain
+	}
+	x := &anchorSearch{anchors: d, s: s, need: AnchorNeeded}
+	if x.seen = s.view.Load().rec.Anchor; x.seen.Node != d.self().Node {
+		return notHere
+	}
+	ctx, cancel := context.WithTimeout(d.node.base, svc.Limits.StoreWait)
+	defer cancel()
+	at, err := x.findAnchor(ctx)
+	switch {
+	case err != nil:
+		return tryAgain
+	case at.Node != "":
+		return notHere
+	}
+	return done
+}
+
+// routedConn is the connection of a message that another node has taken.
+type routedConn struct {
+	*forwardedExchange
+	holder any
+}
+
+// Holder is who has the connection.
+func (c routedConn) Holder() any { return c.holder }
+
+// anchorHere implements anchorage.
+func (d *anchors) anchorHere(ctx context.Context, s *sessionActor) error {
+	x := &anchorSearch{anchors: d, s: s, need: AnchorNeeded}
+	for {
+		at, err := x.findAnchor(ctx)
+		if err != nil || at.Node == "" {
+			return err
+		}
+		if gone, err := d.node.fleet.mail.Gone(ctx, at); err != nil || !gone {
+			return fmt.Errorf("actors: the session is anchored at node %s: %w", at.Node, store.ErrUnavailable)
+		}
+		x.lost = x.seen
+	}
+}
+
+// VisitAnchored calls f with a session of which this node has something: at once if the session's stream or connection is here, or if no other node
+// could have it, and otherwise perhaps on a goroutine of its own, once the session has been read. It does not wait.
+func VisitAnchored(n *Node, svc *Service, key SessionKey, f func(*Peer)) {
+	if p := n.Writer(key); p != nil {
+		f(p)
+		return
+	}
+	if n.fleet.mail == nil || !stream.ValidID(key.ID) {
+		return
+	}
+	if s, ok := n.sessions.Get(key); ok {
+		f(s.peer)
+		return
+	}
+	go func() {
+		select {
+		case n.sessions.lookups <- struct{}{}:
+			defer func() { <-n.sessions.lookups }()
+		case <-n.base.Done():
+			return
+		}
+		s, err := n.sessions.loadSession(svc, key, nil)
+		if err != nil {
+			n.log.Debug("session not found that a message is for", "session", key.ID, "error", err)
+			return
+		}
+		f(s.peer)
+	}()
+}
