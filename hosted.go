@@ -13,7 +13,7 @@ import (
 )
 
 // anchoring says which messages of sessions are about the instances of backends that one node has for them.
-func (s *serviceHosting) anchoring(_ *actors.Peer, m *codec.Message) actors.Anchoring {
+func (s *serviceHosting) anchoring(m *codec.Message) actors.Anchoring {
 	h := s.now()
 	if h == nil {
 		return actors.Unanchored

@@ -83,7 +83,7 @@ type hostedService interface {
 	listen(ctx context.Context, call *Call, uris []string) (f *hosting.Follower, accepted []string)
 	rootsChanged(p *actors.Peer)
 	sessionEnded(p *actors.Peer, how actors.Ending)
-	anchoring(p *actors.Peer, m *codec.Message) actors.Anchoring
+	anchoring(m *codec.Message) actors.Anchoring
 	anchored(p *actors.Peer)
 	left(key actors.SessionKey)
 	passes(principal any) map[string][]string

@@ -133,14 +133,18 @@ func (d *anchors) routeMessage(svc *Service, in *Input, principal any, m *codec.
 	case m.Kind == codec.Result, m.Kind == codec.ErrorResponse: // an answer finds its question
 		return false
 	}
+	need := svc.Anchoring(m)
+	if need == Unanchored {
+		return false
+	}
 	s := n.sessions.findSession(svc, in, m.ID)
 	if s == nil {
 		return true
 	}
-	x := &anchorSearch{anchors: d, s: s, need: svc.Anchoring(s.peer, m)}
-	if x.need == Unanchored || s.view.Load().rec.Anchor == d.self() {
+	if s.view.Load().rec.Anchor == d.self() {
 		return false
 	}
+	x := &anchorSearch{anchors: d, s: s, need: need}
 	ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait)
 	defer cancel()
 	var f *forwardedCall
@@ -186,9 +190,8 @@ func (d *anchors) routeMessage(svc *Service, in *Input, principal any, m *codec.
 
 // refuseRouted refuses a message whose node is not heard. It was not run.
 func (d *anchors) refuseRouted(in *Input, m *codec.Message) {
-	n := d.node
 	if m.Kind == codec.Request {
-		n.refusals.refuseInSession(in.Conn, refusal.Unavailable, m.ID)
+		d.node.refusals.refuseInSession(in.Conn, refusal.Unavailable, m.ID)
 		return
 	}
 	refusal.Unavailable.Tell(in.Conn, m.ID)

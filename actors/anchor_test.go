@@ -26,7 +26,7 @@ func inAnchoredFleet(t *testing.T, n int, fate func(kind string) sim.Fate, f fun
 		var mu sync.Mutex
 		var moved []string
 		for _, m := range all {
-			m.svc.Anchoring = func(_ *Peer, c *codec.Message) Anchoring {
+			m.svc.Anchoring = func(c *codec.Message) Anchoring {
 				switch method := string(c.Method); {
 				case method == "x", c.Kind == codec.Batch:
 					return AnchorNeeded

@@ -517,7 +517,7 @@ type Service struct {
 	Hears func(p *Peer, uri string) bool
 	// Anchoring, if not nil, says of a message of a session whether it is about what one node alone has of the session: see package anchor.
 	// It is asked for each message, and must be quick.
-	Anchoring func(p *Peer, m *codec.Message) Anchoring
+	Anchoring func(m *codec.Message) Anchoring
 	// Anchored, if not nil, is called on a goroutine of its own when a session is anchored here because the node where it was is gone, with all
 	// that it had of the session. Left is called, perhaps more than once, when a session was
 	// anchored here and is no more, or has ended at another node.
