@@ -3,6 +3,7 @@ package troupe
 import (
 	"context"
 	"net/http"
+	"time"
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
@@ -60,9 +61,35 @@ func (s *serviceHosting) passes(principal any) map[string][]string {
 }
 
 // left ends what backends have here for a session that another node has now, or that has ended there.
-func (s *serviceHosting) left(key actors.SessionKey) {
-	if h := s.now(); h != nil {
-		h.SessionGone(key.Tenant + "/" + key.ID)
+func (s *serviceHosting) left(key actors.SessionKey, moved bool) {
+	h, session := s.now(), key.Tenant+"/"+key.ID
+	switch {
+	case h == nil:
+	case moved:
+		h.SessionMoved(session)
+	default:
+		h.SessionGone(session)
+	}
+}
+
+// Adopted ends what was left for a session that has ended meanwhile, or is another node's now.
+func (s hostedNews) Adopted(ctx context.Context, session string) {
+	h, key := s.now(), s.sessionKey(session)
+	for wait := time.Second; h != nil; wait = min(2*wait, time.Minute) {
+		here, err := actors.IsHere(s.rt.node, s.svc, key)
+		switch {
+		case err == nil && !here:
+			h.SessionGone(session)
+			return
+		case err == nil:
+			return
+		}
+		s.rt.log.Debug("it is not known whether a session goes on that has a process", "session", key.ID, "error", err)
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 
@@ -72,11 +99,13 @@ func (s *serviceHosting) anchored(p *actors.Peer) {
 	if h == nil || c == nil || c.Session == "" {
 		return
 	}
-	for _, key := range h.OfSessions().Keys() {
-		hostedNews{s}.Lost(key, c.Session, pool.Exited)
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), tellTime)
 	defer cancel()
+	for _, key := range h.OfSessions().Keys() {
+		if !h.Goes(ctx, key, c) {
+			hostedNews{s}.Lost(key, c.Session, pool.Exited)
+		}
+	}
 	for _, uri := range p.Subscribed() {
 		item, ok := h.Find(c, listing.Resources, uri)
 		if !ok || !item.OfSession() || (hostedCalls{s}).hasResource(uri) {

@@ -420,7 +420,7 @@ func newBackends(rt *Runtime) *hosting.Node {
 		Kernel: rt.node.Kernel(), PoolKind: actors.KindPool, InstanceKind: actors.KindInstance,
 		Bounds:     pool.Bounds{Instances: max(o.MaxInstances, 0), Starts: 2 * runtime.GOMAXPROCS(0)},
 		Observer:   hosting.Observer{Tel: rt.tel, Hits: rt.hits},
-		Catalogues: nodestore.NewCatalogues(rt.cluster), Log: rt.log,
+		Catalogues: nodestore.NewCatalogues(rt.cluster), Estates: estatesOf(rt), Node: rt.cluster.Name(), Log: rt.log,
 		Info: mcp.Raw(mcp.Implementation{Name: "troupe", Version: cmp.Or(release, "0")}),
 		Processes: func(ctx context.Context, stderr func(id string, line []byte, dropped int)) (*keeper.Client, error) {
 			settings := keeper.Options{Release: release, Log: rt.log, Stderr: stderr}
@@ -438,4 +438,12 @@ func newBackends(rt *Runtime) *hosting.Node {
 			return keeper.Join(ctx, settings, l)
 		},
 	}, mainID, keep)
+}
+
+// estatesOf returns where the sessions at URLs of a node are left to the next process, nil if that would find nothing.
+func estatesOf(rt *Runtime) backend.Estates {
+	if rt.opts.Dir == "" && !rt.sharesStore {
+		return nil
+	}
+	return nodestore.NewEstates(rt.cluster)
 }

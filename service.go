@@ -85,7 +85,7 @@ type hostedService interface {
 	sessionEnded(p *actors.Peer, how actors.Ending)
 	anchoring(m *codec.Message) actors.Anchoring
 	anchored(p *actors.Peer)
-	left(key actors.SessionKey)
+	left(key actors.SessionKey, moved bool)
 	passes(principal any) map[string][]string
 }
 

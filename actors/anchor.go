@@ -57,13 +57,14 @@ type anchorSearch struct {
 	seen session.Anchor // by the record, when it was asked last
 }
 
-// leave says that a service has nothing of a session here any more, if it had something by the anchor in the session's record.
-func (d *anchors) leave(key SessionKey, was session.Anchor) {
+// leave says that a service has nothing of a session here any more, if it had something by the anchor in the session's record: the session has moved to
+// another node, or has ended.
+func (d *anchors) leave(key SessionKey, was session.Anchor, moved bool) {
 	if was.Node == "" || was != d.self() {
 		return
 	}
 	if of, ok := d.services.Load(key.Server); ok && of.(*Service).Left != nil {
-		go of.(*Service).Left(key)
+		go of.(*Service).Left(key, moved)
 	}
 }
 
@@ -395,6 +396,20 @@ func (d *anchors) anchorHere(ctx context.Context, s *sessionActor) error {
 		}
 		x.lost = x.seen
 	}
+}
+
+// IsHere reports whether there is a session of which this node may have something: one that is anchored here, or at no other node. An error says that
+// the store does not answer.
+func IsHere(n *Node, svc *Service, key SessionKey) (bool, error) {
+	s, err := n.sessions.loadSession(svc, key, nil)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	at := s.view.Load().rec.Anchor
+	return at.Node == "" || at.Node == n.anchors.self().Node, nil
 }
 
 // VisitAnchored calls f with a session of which this node has something: at once if the session's stream or connection is here, or if no other node

@@ -40,7 +40,7 @@ func inAnchoredFleet(t *testing.T, n int, fate func(kind string) sim.Fate, f fun
 				defer mu.Unlock()
 				moved = append(moved, m.name+" "+what)
 			}
-			m.svc.Anchored, m.svc.Left = func(*Peer) { note("has it") }, func(SessionKey) { note("has it no more") }
+			m.svc.Anchored, m.svc.Left = func(*Peer) { note("has it") }, func(SessionKey, bool) { note("has it no more") }
 			m.handler.f = func(context.Context, *Call) ([]byte, *mcp.Error) { return []byte(`{"at":"` + m.name + `"}`), nil }
 			Mount(m.Node, m.svc)
 		}

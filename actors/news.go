@@ -396,7 +396,7 @@ func (f *nodeNews) receiveEnded(l *store.Letter) {
 		st.endStream()
 	}
 	if !m.Expired {
-		n.anchors.leave(key, m.Anchor)
+		n.anchors.leave(key, m.Anchor, false)
 	}
 	begins := n.sessions.Begins(key) // first, as in receiveChanged
 	s, here := n.sessions.Get(key)

@@ -520,9 +520,9 @@ type Service struct {
 	Anchoring func(m *codec.Message) Anchoring
 	// Anchored, if not nil, is called on a goroutine of its own when a session is anchored here because the node where it was is gone, with all
 	// that it had of the session. Left is called, perhaps more than once, when a session was
-	// anchored here and is no more, or has ended at another node.
+	// anchored here and has moved to another node, or has ended at one.
 	Anchored func(p *Peer)
-	Left     func(key SessionKey)
+	Left     func(key SessionKey, moved bool)
 }
 
 // serviceOf is the service that has the terms t.

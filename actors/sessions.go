@@ -37,7 +37,7 @@ type sessions struct {
 // anchorage knows where sessions are anchored: see anchors.
 type anchorage interface {
 	// leave says that a service has nothing of a session here any more, if it had something by the anchor in the session's record.
-	leave(key SessionKey, was session.Anchor)
+	leave(key SessionKey, was session.Anchor, moved bool)
 	// anchorHere anchors a session at this node. ErrUnavailable: it is anchored at another node, which may live.
 	anchorHere(ctx context.Context, s *sessionActor) error
 }

@@ -108,7 +108,7 @@ func (s sessionView) adoptView(v *view) {
 			s.memory.Set(recordMemory(&v.rec))
 			s.followSubscribed(old.rec.Subscribed, v.rec.Subscribed)
 			if old.rec.Anchor != v.rec.Anchor {
-				s.sessions.anchors.leave(s.key, old.rec.Anchor)
+				s.sessions.anchors.leave(s.key, old.rec.Anchor, true)
 			}
 			return
 		}

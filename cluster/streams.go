@@ -54,7 +54,7 @@ type kind struct {
 var kinds = []kind{
 	{name: "nodes", subject: "nodes", tokens: 2, markers: true, budget: smallBudget},
 	{name: "keys", subject: "keys", tokens: 2, more: []string{apiKeys, revoked, catalogues}, budget: smallBudget},
-	{name: "sessions", subject: "session", tokens: 4, budget: func(total int64) int64 { return total / 16 * 3 }},
+	{name: "sessions", subject: "session", tokens: 4, more: []string{estates}, budget: func(total int64) int64 { return total / 16 * 3 }},
 	{name: events, subject: "ev", tokens: 6, direct: true, budget: eventBudget}, // or several of these: see kindsOf
 	{name: tasks, subject: "task", tokens: 4, budget: func(total int64) int64 { return total / 16 }},
 	{name: work, subject: "work", tokens: 2, queue: true, budget: func(total int64) int64 { return total / 64 }},
@@ -80,6 +80,8 @@ const (
 	revoked = "keys.revoked."
 	// catalogues begins the keys of what backends list, beside those.
 	catalogues = "keys.catalogue."
+	// estates begins the keys of what sessions have at backends elsewhere, beside the sessions, whose lists do not have them.
+	estates = "session.estate."
 )
 
 // holdsKey reports whether a key has the tokens that those of the stream's records have.

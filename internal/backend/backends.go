@@ -40,13 +40,16 @@ type Config struct {
 	Observer   Observer    // nil counts nothing
 	Info       []byte      // what backends are told of us: clientInfo as raw JSON
 	HTTP       *http.Client
-	Clock      upstream.Clock                                    // nil is the system's
-	Log        *slog.Logger                                      // nil discards
-	Lookup     func(name string) (string, bool)                  // variables of this process; nil is os.LookupEnv
-	Dir        string                                            // where commands run that name no directory; "" is that of this process
-	Heard      func(Event)                                       // gets what a backend says beside any call: to a session, or of resources. It must not block. nil refuses and drops it
-	Changed    func(backend, session string, lists []listing.Of) // a list is no longer what it was: for one session, or for all if that is ""
-	Lost       func(backend, session string, reason pool.Reason) // the instance of a session is gone, with what it held
+	Clock      upstream.Clock                                     // nil is the system's
+	Log        *slog.Logger                                       // nil discards
+	Lookup     func(name string) (string, bool)                   // variables of this process; nil is os.LookupEnv
+	Estates    Estates                                            // keep the sessions at URLs beyond this process; nil lets them end with it
+	Node       string                                             // the name of this node, which outlives this process, among those with the same Estates
+	Dir        string                                             // where commands run that name no directory; "" is that of this process
+	Heard      func(Event)                                        // gets what a backend says beside any call: to a session, or of resources. It must not block. nil refuses and drops it
+	Changed    func(backend, session string, lists []listing.Of)  // a list is no longer what it was: for one session, or for all if that is ""
+	Lost       func(backend, session string, reason pool.Reason)  // the instance of a session is gone, with what it held
+	Adopted    func(ctx context.Context, backend, session string) // a process goes on that an earlier one has left for a session, which may have ended meanwhile
 }
 
 // Backends are those of a node. Make them with New.
@@ -63,6 +66,7 @@ type Backends struct {
 	processes     atomic.Uint64
 	keep          keeping
 	left          leftCalls
+	deposits      *deposits
 	all           atomic.Pointer[[]Backend]
 	adopting      sync.Once
 	adopted       chan struct{}  // closed once what an earlier process has left is adopted, or cannot be
@@ -93,6 +97,7 @@ func New(c Config) *Backends {
 	b.life, b.end = context.WithCancel(context.Background())
 	b.subscriptions.of = make(map[ownership]map[string]bool)
 	b.left.of = make(map[string]*leftCall)
+	b.deposits = newDeposits(c.Estates, c.Clock, func(f func(context.Context)) { b.lives.Go(func() { f(b.life) }) })
 	b.journals = journal.New(limits.BackendLog.Value(), c.Clock.Now())
 	b.stderr = &stderr{log: c.Log, journals: b.journals, now: c.Clock.Now, of: make(map[string]*complainer)}
 	b.pool = poolActor{b: b, pool: pool.New(c.Bounds), instances: make(map[pool.InstanceID]*instance), waiting: make(map[pool.WantID]*lease)}
@@ -209,19 +214,16 @@ func (b *Backends) Call(ctx context.Context, name string, c Caller, q Request) (
 	if isTold(q.Method) {
 		return tellInstances(ctx, b, name, &c, &q)
 	}
-	if q.Again {
-		if left := b.left.claim(q.Key); left != nil {
-			r, err := left.join(ctx, &q)
-			if err != nil || q.Follow == nil {
-				return r, err
-			}
-			return followLeft(ctx, b, left.in, &c, &q, r)
-		}
-		if !q.Safe && q.Begun == nil {
-			return upstream.Response{}, &Error{Backend: name, Reason: string(upstream.ReasonEnded), Ran: true, Text: "its instance was lost", Err: &upstream.Failure{Why: upstream.ReasonEnded, Outcome: upstream.Lost}}
-		}
-	}
 	var lost error // a try after which nobody knows whether the backend ran it: none after it changes that
+	if q.Again {
+		begun := q.Begun
+		r, err := b.joinLeft(ctx, name, &c, &q)
+		f, _ := errors.AsType[*upstream.Failure](err)
+		if err == nil || ctx.Err() != nil || f == nil || !q.Safe && begun == nil {
+			return r, err
+		}
+		lost, q.Begun = err, begun
+	}
 	for try := 1; ; try++ {
 		l, err := b.lend(ctx, name, &c, &q)
 		if err != nil {
@@ -244,6 +246,22 @@ func (b *Backends) Call(ctx context.Context, name string, c Caller, q Request) (
 		}
 		q.Begun = nil // what was begun is lost with its instance
 	}
+}
+
+// joinLeft waits for the answer of a call that an earlier process has begun, if its instance goes on.
+func (b *Backends) joinLeft(ctx context.Context, name string, c *Caller, q *Request) (upstream.Response, error) {
+	left := b.left.claim(q.Key)
+	if left == nil && b.Inherit(ctx, name, *c) {
+		left = b.left.claim(q.Key)
+	}
+	if left == nil {
+		return upstream.Response{}, &Error{Backend: name, Reason: string(upstream.ReasonEnded), Ran: true, Text: "its instance was lost", Err: &upstream.Failure{Why: upstream.ReasonEnded, Outcome: upstream.Lost}}
+	}
+	r, err := left.join(ctx, q)
+	if err != nil || q.Follow == nil {
+		return r, err
+	}
+	return followLeft(ctx, b, left.in, c, q, r)
 }
 
 // awaitAdoption waits until it is known what an earlier process has left.
@@ -269,14 +287,11 @@ func mayTryAgain(f *upstream.Failure, safe bool) bool {
 func (b *Backends) callOn(ctx context.Context, l *lease, q *Request) (upstream.Response, error) {
 	r, err := l.in.ask(ctx, q, l.want.Askable, func() { b.tell(&withdrawn{l}) })
 	f, _ := errors.AsType[*upstream.Failure](err)
-	if f != nil && f.Why == upstream.ReasonEnded && l.in.of.hasLines() {
-		b.tell(&hasBroken{l.in, f.Text}) // before another want could get it
+	if f != nil && (f.Why == upstream.ReasonEnded && l.in.of.hasLines() || f.Why == upstream.ReasonSessionGone) {
+		b.tell(&hasBroken{l.in, f}) // before another want could get it
 		l.in.giveUp(f)
 	}
 	b.giveBack(l, inDoubt(f) && l.in.of.hasLines())
-	if f != nil && f.Why == upstream.ReasonSessionGone { // the backend has forgotten it
-		l.in.giveUp(f)
-	}
 	return r, err
 }
 
@@ -300,10 +315,33 @@ func (b *Backends) Notify(ctx context.Context, name, session, method string, par
 }
 
 // SessionGone says that nobody will call for a session again: its instances end.
-func (b *Backends) SessionGone(session string) {
-	holder := sessionHolder(session)
+func (b *Backends) SessionGone(session string) { b.endHolder(sessionHolder(session), pool.Left) }
+
+// SessionMoved says that a session is another node's now: its instances end here. Sessions at URLs are left to that one.
+func (b *Backends) SessionMoved(session string) { b.endHolder(sessionHolder(session), pool.Moved) }
+
+func (b *Backends) endHolder(holder string, why pool.Reason) {
 	b.subscriptions.forget(holder)
-	b.tell(&holderGone{holder})
+	b.tell(&holderGone{holder, why})
+}
+
+// Inherit begins an instance for a caller that goes on with what an earlier process, or another node, has left in the store. It reports false if
+// nothing lay there; where what lay there was of no use, the loss has been told.
+func (b *Backends) Inherit(ctx context.Context, name string, c Caller) bool {
+	of, ok := b.find(name)
+	if !ok {
+		return false
+	}
+	holder, _ := c.holderOf(of.Options.Isolation, 0)
+	if !b.deposits.find(ctx, depositName(of, c.kindOf(of), holder, b.c.Node)) {
+		return false
+	}
+	l, err := b.lend(ctx, name, &c, &Request{})
+	if err != nil {
+		return false
+	}
+	defer b.giveBack(l, false)
+	return l.in.found
 }
 
 // Catalogue returns what is known of what a backend lists for a caller.

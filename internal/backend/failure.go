@@ -57,6 +57,7 @@ var refusals = map[pool.Reason]string{
 	pool.NoRoom:    "there was no room for one more instance of it in time",
 	pool.NodeFull:  "the node has as many instances of backends as it may have",
 	pool.Left:      "the session has ended",
+	pool.Moved:     "the session is at another node now",
 	pool.Closed:    "the node ends",
 	pool.Replaced:  "it is not configured any more, or otherwise",
 }

@@ -20,25 +20,29 @@ import (
 // instance is one process, upstream session or in-process session of a backend. As an actor it knows which calls run on it.
 type instance struct {
 	kernel.Actor
-	b      *Backends
-	of     Backend
-	id     pool.InstanceID
-	kind   pool.Kind
-	owner  atomic.Pointer[owner] // nil for a spare, and for what all share
-	began  time.Time
-	life   context.Context // ends with its stopping
-	stop   context.CancelCauseFunc
-	ready  chan struct{}                  // closed once conn is there, or never will be
-	conn   *upstream.Conn                 // nil if it did not open
-	over   chan error                     // gets why the connection ended by itself
-	proc   atomic.Pointer[keeper.Process] // nil for what is none
-	link   func()                         // ends what else the link has, nil for nothing
-	lists  chan struct{}                  // closed once it has listed, or could not
-	gone   chan struct{}                  // closed once it has ended
-	words  string                         // how, once it is gone
-	served atomic.Bool                    // it was given to a call
-	stale  [4]atomic.Bool                 // lists that it has said have changed
-	wake   chan struct{}                  // that one has
+	b       *Backends
+	of      Backend
+	id      pool.InstanceID
+	kind    pool.Kind
+	owner   atomic.Pointer[owner] // nil for a spare, and for what all share
+	began   time.Time
+	life    context.Context // ends with its stopping
+	stop    context.CancelCauseFunc
+	ready   chan struct{}                  // closed once conn is there, or never will be
+	conn    *upstream.Conn                 // nil if it did not open
+	over    chan error                     // gets why the connection ended by itself
+	proc    atomic.Pointer[keeper.Process] // nil for what is none
+	deposit atomic.Pointer[deposit]        // what it leaves in the store; nil where nothing can be left there
+	passing atomic.Bool                    // it leaves nothing there after all
+	found   bool                           // an earlier process has left something in the store
+	heir    bool                           // it goes on with what an earlier process has left in the store
+	link    func()                         // ends what else the link has, nil for nothing
+	lists   chan struct{}                  // closed once it has listed, or could not
+	gone    chan struct{}                  // closed once it has ended
+	words   string                         // how, once it is gone
+	served  atomic.Bool                    // it was given to a call
+	stale   [4]atomic.Bool                 // lists that it has said have changed
+	wake    chan struct{}                  // that one has
 
 	level    level    // the log level that it was told
 	followed followed // of which resources it says when they change
@@ -80,8 +84,17 @@ type errStopping struct{ reason pool.Reason }
 
 func (e errStopping) Error() string { return "the instance is ended: " + string(e.reason) }
 
-// errKept is why this process leaves an instance to the next one.
-var errKept = errStopping{pool.Kept}
+// errKept is why this process leaves an instance to the next one, and errMoved why it leaves one to another process that is there.
+var (
+	errKept  = errStopping{pool.Kept}
+	errMoved = errStopping{pool.Moved}
+)
+
+// isLeft reports whether another process goes on with the instance, or may.
+func (in *instance) isLeft() bool {
+	why := context.Cause(in.life)
+	return errors.Is(why, errKept) || errors.Is(why, errMoved)
+}
 
 // holder is whose instance it is, "" for a spare and for what all share.
 func (in *instance) holder() string {
@@ -248,6 +261,7 @@ func (in *instance) ask(ctx context.Context, q *Request, asks bool, late func())
 	if q.Method == mcp.MethodResourcesSubscribe && in.isModern() {
 		return hearing{in}.follow(ctx, uriOf(q.Params))
 	}
+	estate{in}.refreshDeposit(ctx)
 	leveler{in}.settle(ctx, q.Level)
 	r := &running{q: q, asks: asks, kept: estate{in}.keepCall(q, asks)}
 	if in.Post(&callBegan{r}) != nil {
@@ -277,7 +291,7 @@ func (in *instance) ask(ctx context.Context, q *Request, asks bool, late func())
 		response, err = (&Following{in: in, r: r, first: out}).follow(ctx, response)
 	}
 	in.endCall(r)
-	if err != nil && !errors.Is(context.Cause(in.life), errKept) {
+	if err != nil && !in.isLeft() {
 		r.kept.forget()
 	}
 	if q.Method == mcp.MethodResourcesSubscribe && err == nil && response.Kind == upstream.Complete {

@@ -39,7 +39,8 @@ type keptCall struct {
 type rememberedCall struct {
 	ID     int64  `json:"id"`
 	Method string `json:"method"`
-	Asks   bool   `json:"asks,omitempty"` // it is the one of its instance that may be asked
+	Event  string `json:"event,omitempty"` // the last event id of its response stream, "" for none
+	Asks   bool   `json:"asks,omitempty"`  // it is the one of its instance that may be asked
 }
 
 // rememberedAnswer is its answer.
@@ -56,15 +57,18 @@ type rememberedQuestion struct {
 	Call   string `json:"call,omitempty"`
 }
 
-// An estate is what an instance would leave to the next process, as far as its keeper remembers it.
+// An estate is what an instance would leave to the next process, as far as its keeper remembers it, or for a session at a URL the store.
 type estate struct{ *instance }
+
+// has reports whether there is one.
+func (in estate) has() bool { return in.proc.Load() != nil || in.deposit.Load() != nil }
 
 // keepCall returns what the keeper is to know of a call, nil if that is nothing.
 func (in estate) keepCall(q *Request, asks bool) *keptCall {
-	if q.Key == "" || in.proc.Load() == nil {
+	if q.Key == "" || !in.has() {
 		return nil
 	}
-	return &keptCall{in: in, key: q.Key, call: rememberedCall{in.conn.NewID(), q.Method, asks}}
+	return &keptCall{in: in, key: q.Key, call: rememberedCall{ID: in.conn.NewID(), Method: q.Method, Asks: asks}}
 }
 
 // watch has the keeper hear of a request once it takes longer, or says something, and of its answer before this process says that it
@@ -74,7 +78,7 @@ func (k *keptCall) watch(out *upstream.Request) (over func()) {
 		return func() {}
 	}
 	out.ID = k.call.ID
-	out.Answered = k.answered
+	out.Answered, out.Passed = k.answered, k.passed
 	if progress := out.Progress; progress != nil {
 		out.Progress = func(params []byte) {
 			k.tell()
@@ -94,6 +98,15 @@ func (k *keptCall) tell() {
 	}
 	k.told = true
 	k.in.remember(callPrefix+k.key, k.call)
+}
+
+// passed has it remembered how far the response stream of a call was read, once the call itself is.
+func (k *keptCall) passed(event string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.call.Event = event; k.told && !k.over {
+		k.in.remember(callPrefix+k.key, k.call)
+	}
 }
 
 // hear has the keeper remember the call that a question is put to.
@@ -163,28 +176,32 @@ func (k *keptCall) forget() {
 
 // keepQuestion has the keeper remember a question until it is answered.
 func (in estate) keepQuestion(e *upstream.Event, call string) {
-	if e.ID != nil && in.proc.Load() != nil {
+	if e.ID != nil && in.has() {
 		in.remember(askPrefix+string(e.ID), rememberedQuestion{e.Method, e.Params, call})
 	}
 }
 
 func (in estate) forgetQuestion(id []byte) {
-	if in.proc.Load() != nil {
-		in.remember(askPrefix+string(id), nil)
-	}
+	in.remember(askPrefix+string(id), nil)
 }
 
 // remember has the keeper remember a value by a name, or forget it if that is nil. What is too large, or too much, is lost with this process.
 func (in estate) remember(name string, value any) {
-	p := in.proc.Load()
-	if p == nil {
+	p, x := in.proc.Load(), in.deposit.Load()
+	if p == nil && x == nil {
 		return
 	}
 	var text []byte
 	if value != nil {
 		text, _ = json.Marshal(value) // of texts, numbers and bytes
 	}
-	if err := p.Remember(name, text); err != nil && text != nil {
+	var err error
+	if p != nil {
+		err = p.Remember(name, text)
+	} else {
+		err = x.remember(name, text)
+	}
+	if err != nil && text != nil {
 		kind, _, _ := strings.Cut(name, " ")
 		in.b.c.Log.Debug("what an instance of a backend has would be lost with this process", "backend", in.of.Name, "what", kind, "error", err)
 	}

@@ -31,6 +31,7 @@ type leftCall struct {
 	over     chan struct{} // closed once it has its answer, or gets none
 	response upstream.Response
 	err      error
+	given    context.Context // done when it is given up
 	giveUp   context.CancelFunc
 	lease    *lease // of its instance, nil if it has its answer already
 
@@ -54,9 +55,10 @@ func (l *leftCalls) add(of *leftCall) {
 	l.of[of.key] = of
 }
 
-// newLeftCall returns a call that a keeper remembers.
+// newLeftCall returns a call that a keeper, or the store, remembers.
 func (in estate) newLeftCall(key string, call rememberedCall) *leftCall {
 	c := &leftCall{in: in.instance, key: key, over: make(chan struct{})}
+	c.given, c.giveUp = context.WithCancel(context.Background()) // the end of the instance ends the connection: it is no end of the call
 	c.running = &running{asks: call.Asks, q: &Request{Method: call.Method, Key: key, Asks: true, Event: c.hear, Progress: c.progress}, kept: &keptCall{in: in, key: key, call: call, told: true}}
 	return c
 }
@@ -89,27 +91,30 @@ func (c *leftCall) progress(params []byte) {
 
 // request is how the connection takes the call up again.
 func (c *leftCall) request() upstream.Request {
-	return upstream.Request{Method: c.running.q.Method, Progress: c.progress, Answered: c.running.kept.answered, Late: func() { c.in.b.tell(&withdrawn{c.lease}) }, Event: func(e upstream.Event) { c.in.hearOf(c.running, e) }}
+	k := c.running.kept
+	return upstream.Request{Method: c.running.q.Method, Progress: c.progress, Answered: k.answered, Passed: k.passed, Late: func() { c.in.b.tell(&withdrawn{c.lease}) }, Event: func(e upstream.Event) { c.in.hearOf(c.running, e) }}
 }
 
 // await waits for the answer of the call, and then gives its instance back.
 func (c *leftCall) await(lease *lease) {
-	ctx, cancel := context.WithCancel(context.Background()) // the end of the instance ends the connection: it is no end of the call
-	c.giveUp, c.lease = cancel, lease
+	c.lease = lease
 	c.in.b.lives.Go(func() {
-		defer cancel()
-		c.response, c.err = c.in.conn.Rejoin(ctx, c.running.kept.call.ID)
+		defer c.giveUp()
+		c.response, c.err = c.in.conn.Rejoin(c.given, c.running.kept.call.ID)
 		c.in.endCall(c.running)
 		f, _ := errors.AsType[*upstream.Failure](c.err)
-		c.in.b.giveBack(lease, inDoubt(f))
-		if c.err != nil && !errors.Is(context.Cause(c.in.life), errKept) {
+		c.in.b.giveBack(lease, inDoubt(f) && c.in.of.hasLines())
+		if f != nil && f.Why == upstream.ReasonSessionGone {
+			c.in.giveUp(f)
+		}
+		if c.err != nil && !c.in.isLeft() {
 			c.running.kept.forget()
 		}
 		close(c.over)
 	})
 	c.in.b.c.Clock.AfterFunc(leftKept, func() {
 		if c.in.b.left.claim(c.key) != nil { // nobody has come
-			cancel()
+			c.giveUp()
 		}
 	})
 }
@@ -137,8 +142,27 @@ func (c *leftCall) join(ctx context.Context, q *Request) (upstream.Response, err
 	return c.response, nil
 }
 
-// leftOf reads what a keeper remembers of the calls and questions of an instance.
-func (in estate) leftOf(texts map[string][]byte, state *upstream.State) (calls []*leftCall, asked []rememberedAsk) {
+// remains are what an earlier process has left of an instance beside its standing.
+type remains struct {
+	calls []*leftCall     // by their ids
+	asked []rememberedAsk // questions that wait
+}
+
+// request is how the connection takes a call up again.
+func (l *remains) request(p upstream.Pending) upstream.Request {
+	i := slices.IndexFunc(l.calls, func(c *leftCall) bool { return c.running.kept.call.ID == p.ID })
+	return l.calls[i].request()
+}
+
+// offer has those who come back for a call find it.
+func (l *remains) offer(b *Backends) {
+	for _, c := range l.calls {
+		b.left.add(c)
+	}
+}
+
+// leftOf reads what a keeper, or the store, remembers of the calls and questions of an instance.
+func (in estate) leftOf(texts map[string][]byte, state *upstream.State) (l remains) {
 	for name, text := range texts {
 		if key, ok := strings.CutPrefix(name, callPrefix); ok {
 			var call rememberedCall
@@ -146,27 +170,27 @@ func (in estate) leftOf(texts map[string][]byte, state *upstream.State) (calls [
 				continue
 			}
 			c := in.newLeftCall(key, call)
-			calls = append(calls, c)
+			l.calls = append(l.calls, c)
 			var answer rememberedAnswer
 			if stored := texts[answerPrefix+key]; stored != nil && json.Unmarshal(stored, &answer) == nil {
-				c.response, c.giveUp = upstream.Response{Kind: answer.Kind, Result: answer.Result, Error: answer.Error}, func() {}
+				c.response = upstream.Response{Kind: answer.Kind, Result: answer.Result, Error: answer.Error}
 				close(c.over)
 				continue
 			}
-			state.Requests = append(state.Requests, upstream.Pending{ID: call.ID, Method: call.Method})
+			state.Requests = append(state.Requests, upstream.Pending{ID: call.ID, Method: call.Method, Event: call.Event})
 		}
 		if id, ok := strings.CutPrefix(name, askPrefix); ok {
 			var q rememberedQuestion
 			if json.Unmarshal(text, &q) == nil {
-				asked = append(asked, rememberedAsk{q, []byte(id)})
+				l.asked = append(l.asked, rememberedAsk{q, []byte(id)})
 				state.Questions = append(state.Questions, []byte(id))
 			}
 		}
 	}
 	slices.SortFunc(state.Requests, func(a, b upstream.Pending) int { return int(a.ID - b.ID) })
-	slices.SortFunc(calls, func(a, b *leftCall) int { return int(a.running.kept.call.ID - b.running.kept.call.ID) })
-	slices.SortFunc(asked, func(a, b rememberedAsk) int { return strings.Compare(string(a.id), string(b.id)) })
-	return calls, asked
+	slices.SortFunc(l.calls, func(a, b *leftCall) int { return int(a.running.kept.call.ID - b.running.kept.call.ID) })
+	slices.SortFunc(l.asked, func(a, b rememberedAsk) int { return strings.Compare(string(a.id), string(b.id)) })
+	return l
 }
 
 // newLease is a lease of the instance for whoever has it.
@@ -181,11 +205,10 @@ type rememberedAsk struct {
 }
 
 // goOn takes up the calls and the questions that an earlier process has left. The instance is known to the pool.
-func (in estate) goOn(calls []*leftCall, asked []rememberedAsk) {
+func (in estate) goOn(left *remains) {
 	byKey := make(map[string]*leftCall)
-	for _, c := range calls {
+	for _, c := range left.calls {
 		byKey[c.key] = c
-		in.b.left.add(c)
 		select {
 		case <-c.over: // it has its answer
 			in.b.c.Clock.AfterFunc(leftKept, func() {
@@ -200,7 +223,7 @@ func (in estate) goOn(calls []*leftCall, asked []rememberedAsk) {
 		in.b.tell(&taken{l})
 		c.await(l)
 	}
-	for _, q := range asked {
+	for _, q := range left.asked {
 		e := upstream.Event{Method: q.Method, Params: q.Params, ID: q.id}
 		if c := byKey[q.Call]; c != nil {
 			c.hear(in.eventOf(e))

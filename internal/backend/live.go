@@ -29,16 +29,22 @@ type lifetime struct{ *instance }
 
 // live is the life of an instance: it opens it, tells the pool, asks for its lists, and ends it.
 func (in lifetime) live() {
-	err := in.open()
+	left, err := in.open()
+	left.offer(in.b)
 	close(in.ready)
 	if err != nil {
 		close(in.lists)
 		in.leave(err, false)
 		return
 	}
-	in.log(slog.LevelInfo, "an instance of a backend has started", "took", in.b.c.Clock.Now().Sub(in.began).String())
+	if in.heir {
+		in.log(slog.LevelInfo, "the session at a backend that an earlier process, or another node, has left goes on")
+	} else {
+		in.log(slog.LevelInfo, "an instance of a backend has started", "took", in.b.c.Clock.Now().Sub(in.began).String())
+	}
 	in.b.tell(&isReady{in.instance})
-	in.serve(true)
+	estate(in).goOn(&left)
+	in.serve(!in.heir)
 }
 
 // serve goes on with an instance that is open, until it ends or is ended. fresh says that this process has begun it.
@@ -79,7 +85,7 @@ var relistRate = quota.Rate{PerSecond: 1, Burst: 8}
 func (in lifetime) leave(why error, began bool) {
 	in.Stop()
 	if began && in.life.Err() == nil {
-		in.b.tell(&hasBroken{in.instance, in.of.mask(why.Error())})
+		in.b.tell(&hasBroken{in.instance, why})
 	}
 	reason, process := pool.Reason(reasonOf(why)), in.proc.Load()
 	in.words = in.of.mask(in.close(why))
@@ -103,6 +109,8 @@ func (in lifetime) logEnd(why error, process *keeper.Process, began bool) {
 	switch {
 	case reason == pool.Kept:
 		text = "an instance of a backend is left to the next process"
+	case reason == pool.Moved && in.deposit.Load() != nil:
+		text = "an instance of a backend is left to another node"
 	case reason == pool.Exited && began:
 		level, text = slog.LevelWarn, "an instance of a backend has ended by itself"
 	case reason == pool.Exited:
@@ -192,8 +200,8 @@ func waits(clock upstream.Clock, c <-chan struct{}, most time.Duration) bool {
 	}
 }
 
-// open starts what the instance is, and agrees with it on a revision.
-func (in lifetime) open() error {
+// open starts what the instance is, and agrees with it on a revision, or goes on with what an earlier process has left.
+func (in lifetime) open() (left remains, err error) {
 	ctx, cancel := in.life, context.CancelFunc(func() {})
 	if most := in.of.Options.Pool.StartTimeout; most > 0 {
 		ctx, cancel = context.WithTimeout(ctx, most)
@@ -201,8 +209,11 @@ func (in lifetime) open() error {
 	defer cancel()
 	o := in.options()
 	address, isURL := in.of.Target.URL()
+	texts := estate(in).openDeposit(ctx)
+	if left, ok := in.inherit(ctx, address, texts); ok {
+		return left, nil
+	}
 	var conn *upstream.Conn
-	var err error
 	switch {
 	case !isURL:
 		conn, err = upstream.Start(ctx, in.begin, o)
@@ -214,12 +225,13 @@ func (in lifetime) open() error {
 		conn, err = upstream.OpenURL(ctx, in.http(address), o)
 	}
 	if err != nil {
-		return err
+		return left, err
 	}
 	in.conn = conn
+	estate(in).settleDeposit(ctx)
 	restoreSubscriptions(ctx, in.instance)
 	estate(in).leaveStanding()
-	return nil
+	return left, nil
 }
 
 // options say how the instance is spoken to.
@@ -232,6 +244,13 @@ func (in lifetime) options() upstream.Options {
 			if in.Post(&heard{e}) != nil {
 				unheard := in.eventOf(e)
 				unheard.refuseUnheard()
+			}
+		},
+		Passed: func(string) {
+			select {
+			case <-in.ready:
+				estate(in).leaveStanding()
+			default: // it is told in a moment
 			}
 		},
 		Odd: func(odd upstream.Oddity) {
@@ -350,14 +369,23 @@ func orEOF(err error) error {
 func (in lifetime) close(why error) (detail string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(in.life), farewell)
 	defer cancel()
-	if errors.Is(why, errKept) {
-		if in.conn != nil {
-			in.conn.Detach(ctx)
+	x := in.deposit.Load()
+	kept := errors.Is(why, errKept) || x != nil && errors.Is(why, errMoved)
+	if !kept && x != nil {
+		kept = !x.close(ctx, false)
+	}
+	switch {
+	case in.conn == nil:
+	case kept:
+		in.conn.Detach(ctx) // first, so that nothing is read of which the next process would not know
+	default:
+		in.conn.Close(ctx)
+	}
+	if kept {
+		if x != nil {
+			x.close(ctx, true)
 		}
 		return ""
-	}
-	if in.conn != nil {
-		in.conn.Close(ctx)
 	}
 	detail = in.end(reasonOf(why))
 	if stopping := (errStopping{}); errors.As(why, &stopping) || errors.Is(why, context.Canceled) {

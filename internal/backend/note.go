@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"slices"
+	"maps"
 	"time"
 
 	"github.com/troupe-run/troupe/host"
@@ -40,17 +40,119 @@ func (in estate) note() string {
 
 // leaveStanding tells the keeper what the next process needs to go on with the instance.
 func (in estate) leaveStanding() {
-	if in.proc.Load() == nil {
+	if !in.has() {
 		return
 	}
 	s := in.conn.State()
-	s.Requests, s.Questions = nil, nil // which the keeper remembers one by one
+	s.Requests, s.Questions = nil, nil // which are remembered one by one
 	state, err := s.Marshal()
 	if err != nil {
 		in.b.c.Log.Warn("an instance of a backend cannot be left to the next process", "backend", in.of.Name, "error", err)
 		return
 	}
 	in.remember(standingName, standing{in.holder(), in.principal(), in.served.Load(), state})
+}
+
+// openDeposit has the instance leave what it has in the store, if it has a session at a URL and is somebody's. It returns what an earlier
+// process has left there.
+func (in estate) openDeposit(ctx context.Context) (texts map[string][]byte) {
+	if in.deposit.Load() != nil || in.passing.Load() {
+		return nil
+	}
+	x := in.b.deposits.open(depositName(&in.of, in.kind, in.holder(), in.b.c.Node), 2*in.of.Options.Pool.Idle, func() { in.b.tell(&hasMoved{in.instance}) })
+	if x == nil {
+		return nil
+	}
+	texts, err := x.inherit(ctx)
+	if err != nil {
+		x.close(ctx, true)
+		in.pass(err)
+		return nil
+	}
+	in.deposit.Store(x)
+	return texts
+}
+
+// pass notes that the instance leaves nothing in the store.
+func (in estate) pass(why error) {
+	in.passing.Store(true)
+	in.b.c.Log.Warn("a session at a backend ends with this process", "backend", in.of.Name, "error", in.of.mask(why.Error()))
+}
+
+// refreshDeposit keeps what the instance has in the store from expiring, and has it there if another instance had its place before.
+func (in estate) refreshDeposit(ctx context.Context) {
+	switch x := in.deposit.Load(); {
+	case x != nil:
+		x.refresh()
+	case in.conn.Session() != "":
+		in.openDeposit(ctx)
+		in.leaveStanding()
+	}
+}
+
+// settleDeposit gives up what the instance could leave in the store, if there is no session at its URL.
+func (in estate) settleDeposit(ctx context.Context) {
+	if x := in.deposit.Load(); x != nil && in.conn.Session() == "" {
+		in.deposit.Store(nil)
+		x.close(ctx, false)
+	}
+}
+
+// inherit goes on with the session at a URL that an earlier process has left, if it has left one.
+func (in lifetime) inherit(ctx context.Context, address string, texts map[string][]byte) (left remains, ok bool) {
+	var s standing
+	if json.Unmarshal(texts[standingName], &s) != nil {
+		return left, false
+	}
+	in.found = true
+	state, err := upstream.UnmarshalState(s.State)
+	if err != nil {
+		in.b.c.Log.Info("what an earlier process has left of a session at a backend is of no use", "backend", in.of.Name, "reason", err)
+		return left, false
+	}
+	state.Epoch++ // nobody else gets the ids of this process
+	if s.State, err = state.Marshal(); err != nil {
+		return left, false
+	}
+	claimed := maps.Clone(texts)
+	claimed[standingName], _ = json.Marshal(s) // of texts
+	if err := in.deposit.Load().claim(ctx, claimed); err != nil {
+		in.deposit.Swap(nil).close(ctx, true)
+		estate(in).pass(err)
+		return left, false
+	}
+	left = estate(in).leftOf(texts, state)
+	conn, err := upstream.Resume(ctx, upstream.NewHTTP(in.http(address)), state, in.options(), left.request)
+	if err != nil {
+		return remains{}, false
+	}
+	if in.isForgotten(ctx, conn) {
+		return remains{}, false
+	}
+	in.conn, in.heir = conn, true
+	in.served.Store(s.Served)
+	hearing(in).takeOver(texts[followedName])
+	estate(in).leaveStanding() // with the epoch of this process
+	return left, true
+}
+
+// isForgotten asks a backend whether it knows the session that was left. One that does not has lost what it had of that, as its client is told.
+func (in lifetime) isForgotten(ctx context.Context, conn *upstream.Conn) bool {
+	bounded, cancel := context.WithTimeout(ctx, pingWait)
+	defer cancel()
+	f, ok := errors.AsType[*upstream.Failure](conn.Ping(bounded))
+	if !ok || f.Why != upstream.ReasonSessionGone {
+		return false
+	}
+	conn.Close(ctx)
+	select {
+	case <-in.over: // it was the end of that connection alone
+	default:
+	}
+	if session := in.session(); session != "" && in.b.c.Lost != nil {
+		go in.b.c.Lost(in.of.Name, session, pool.Exited)
+	}
+	return true
 }
 
 // adoptWait bounds how long calls wait for what an earlier process has left.
@@ -128,12 +230,9 @@ func (b *Backends) adoptOne(ctx context.Context, client *keeper.Client, kept kee
 	in.served.Store(s.Served)
 	in.proc.Store(p)
 	in.setOwner(s.Holder, s.Principal)
-	calls, asked := estate{in}.leftOf(texts, state)
+	left := estate{in}.leftOf(texts, state)
 	b.stderr.watch(p.ID(), &in.of).Started(p.PID())
-	conn, err := upstream.Resume(ctx, upstream.NewLines(newPipe(p, 0)), state, lifetime{in}.options(), func(p upstream.Pending) upstream.Request {
-		i := slices.IndexFunc(calls, func(c *leftCall) bool { return c.running.kept.call.ID == p.ID })
-		return calls[i].request()
-	})
+	conn, err := upstream.Resume(ctx, upstream.NewLines(newPipe(p, 0)), state, lifetime{in}.options(), left.request)
 	if err != nil {
 		in.Stop()
 		in.stop(err)
@@ -142,6 +241,7 @@ func (b *Backends) adoptOne(ctx context.Context, client *keeper.Client, kept kee
 	}
 	in.conn = conn
 	hearing{in}.takeOver(texts[followedName])
+	left.offer(b)
 	close(in.ready)
 	estate{in}.leaveStanding() // with the epoch of this process
 	adopted := &isAdopted{in: in}
@@ -153,7 +253,10 @@ func (b *Backends) adoptOne(ctx context.Context, client *keeper.Client, kept kee
 	}
 	adopted.Wait()
 	lifetime{in}.log(slog.LevelInfo, "an instance of a backend that an earlier process has left goes on", "age", b.c.Clock.Now().Sub(in.began).String())
-	estate{in}.goOn(calls, asked)
+	estate{in}.goOn(&left)
+	if session := in.session(); session != "" && b.c.Adopted != nil {
+		b.lives.Go(func() { b.c.Adopted(in.life, in.of.Name, session) })
+	}
 	b.lives.Go(func() { lifetime{in}.serve(false) })
 	return nil
 }

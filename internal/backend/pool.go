@@ -46,7 +46,7 @@ type (
 	// hasBroken is an instance that serves nobody any more, and hasEnded one that is gone.
 	hasBroken struct {
 		*instance
-		detail string
+		why error
 	}
 	hasEnded struct {
 		*instance
@@ -55,7 +55,11 @@ type (
 	}
 	ponged     struct{ id pool.InstanceID }
 	measured   struct{ all map[string]int64 } // bytes, by the names of processes
-	holderGone struct{ holder string }
+	holderGone struct {
+		holder string
+		why    pool.Reason
+	}
+	hasMoved   struct{ *instance } // another process has what it left
 	configured struct {
 		kernel.Reply
 		all, before []Backend
@@ -96,12 +100,15 @@ func (a *poolActor) Receive(m any) {
 		delete(a.waiting, m.want.ID)
 		a.carryOut(a.pool.Withdraw(now, m.want.ID))
 		if m.once {
-			a.carryOut(a.pool.HolderGone(now, m.want.Holder))
+			a.carryOut(a.pool.HolderGone(now, m.want.Holder, pool.Left))
 		}
 	case *cancelled:
 		a.pool.Cancelled(now, m.id)
 	case *isReady:
 		a.b.c.Observer.Started(m.of.Name, "", now.Sub(m.began))
+		if m.heir {
+			a.b.c.Observer.Adopted(m.of.Name)
+		}
 		a.carryOut(a.pool.Ready(now, m.id))
 	case *isAdopted:
 		id, todo := a.pool.Adopt(now, m.in.kind, m.in.holder(), m.in.principal(), m.in.began)
@@ -118,7 +125,11 @@ func (a *poolActor) Receive(m any) {
 		a.b.c.Observer.Started(m.kind.Backend, m.reason, now.Sub(m.began))
 		a.carryOut(a.pool.Failed(now, m.id, m.detail))
 	case *hasBroken:
-		a.carryOut(a.pool.Broke(now, m.id, m.detail))
+		if f, ok := errors.AsType[*upstream.Failure](m.why); ok && f.Why == upstream.ReasonSessionGone {
+			a.carryOut(a.pool.Forgotten(now, m.id))
+		} else {
+			a.carryOut(a.pool.Broke(now, m.id, m.of.mask(m.why.Error())))
+		}
 	case *hasEnded:
 		delete(a.instances, m.id)
 		a.forgetLists(m.instance)
@@ -134,7 +145,9 @@ func (a *poolActor) Receive(m any) {
 			}
 		}
 	case *holderGone:
-		a.carryOut(a.pool.HolderGone(now, m.holder))
+		a.carryOut(a.pool.HolderGone(now, m.holder, m.why))
+	case *hasMoved:
+		a.carryOut(a.pool.Move(m.id))
 	case *configured:
 		a.configure(now, m)
 		m.Done()
@@ -278,7 +291,7 @@ func (a *poolActor) carryOut(todo []pool.Effect) {
 			if l := a.waiting[e.Want]; l != nil {
 				delete(a.waiting, e.Want)
 				if l.once { // an instance that begins for it is nobody's
-					a.b.tell(&holderGone{l.want.Holder})
+					a.b.tell(&holderGone{l.want.Holder, pool.Left})
 				}
 				l.given <- refused(l.want.Kind.Backend, &e)
 			}
@@ -336,12 +349,12 @@ func (a *poolActor) lose(e *pool.Lost) {
 	}
 }
 
-// shut ends all instances, or leaves those that a keeper has to the next process.
+// shut ends all instances, or leaves those that a keeper has, and sessions at URLs that lie in the store, to the next process.
 func (a *poolActor) shut(keep bool) {
 	a.closed, a.keeps = true, keep
 	a.carryOut(a.pool.Shut(func(id pool.InstanceID) bool {
 		in := a.instances[id]
-		return keep && in != nil && in.proc.Load() != nil
+		return in != nil && (keep && in.proc.Load() != nil || in.deposit.Load() != nil)
 	}))
 }
 
@@ -384,6 +397,7 @@ func lendOf(ctx context.Context, b *Backends, of *Backend, c *Caller, q *Request
 	}
 	l.want.Askable = q.Asks && of.hasLines() && !session && b.catalogues.eraOf(of.Digest) != upstream.EraModern
 	q.told, q.modern = c.told(&of.Options), c.Modern
+	l.want.Heir = !q.looks && b.deposits.find(ctx, depositName(of, l.want.Kind, l.want.Holder, b.c.Node))
 	if b.pool.Post(&wanted{l}) != nil {
 		return nil, refused(of.Name, &pool.Refuse{Reason: pool.Closed})
 	}
@@ -395,6 +409,7 @@ func lendOf(ctx context.Context, b *Backends, of *Backend, c *Caller, q *Request
 			return nil, err
 		}
 		if l.noteIt {
+			estate{l.in}.openDeposit(ctx)
 			estate{l.in}.leaveStanding()
 		}
 		return l, nil

@@ -21,8 +21,11 @@ type Backends interface {
 	Catalogue(name string, c backend.Caller) (*backend.Catalogue, bool)
 	Knows(name string, c backend.Caller) bool
 	Learn(ctx context.Context, name string, c backend.Caller) (*backend.Catalogue, error)
-	// SessionGone says that nobody will call for a session again.
+	// Inherit reports whether the caller's instance goes on with what an earlier process, or another node, has left.
+	Inherit(ctx context.Context, name string, c backend.Caller) bool
+	// SessionGone says that nobody will call for a session again, and SessionMoved that it is another node's now.
 	SessionGone(session string)
+	SessionMoved(session string)
 }
 
 // Asked is what is asked of a backend.

@@ -75,6 +75,10 @@ func (f *fake) Learn(ctx context.Context, name string, c backend.Caller) (*backe
 	return learned, err
 }
 
+func (f *fake) Inherit(context.Context, string, backend.Caller) bool { return false }
+
+func (f *fake) SessionMoved(session string) { f.SessionGone(session) }
+
 func (f *fake) SessionGone(session string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

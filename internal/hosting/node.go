@@ -24,6 +24,9 @@ type Host interface {
 	Known()
 	// Lost says that a session has lost its instance of a backend.
 	Lost(key, session string, reason pool.Reason)
+	// Adopted says that a session has a process again that an earlier one has left for it, which is of no use if the session has ended meanwhile. ctx
+	// ends with this process.
+	Adopted(ctx context.Context, session string)
 }
 
 // A Node runs the backends of all servers of a process. The key of a backend is its name, with the id of its server and a slash in front unless
@@ -59,6 +62,7 @@ func NewNode(c backend.Config, main string, keep time.Duration) *Node {
 	n.config.Lost = func(key, session string, reason pool.Reason) {
 		n.tell(key, func(h Host) { h.Lost(key, session, reason) })
 	}
+	n.config.Adopted = func(ctx context.Context, key, session string) { n.tell(key, func(h Host) { h.Adopted(ctx, session) }) }
 	return n
 }
 
@@ -193,5 +197,13 @@ func (n *Node) Learn(ctx context.Context, name string, c backend.Caller) (*backe
 	return n.ready().Learn(ctx, name, c)
 }
 
+// Inherit implements Backends.
+func (n *Node) Inherit(ctx context.Context, name string, c backend.Caller) bool {
+	return n.ready().Inherit(ctx, name, c)
+}
+
 // SessionGone implements Backends.
 func (n *Node) SessionGone(session string) { n.ready().SessionGone(session) }
+
+// SessionMoved implements Backends.
+func (n *Node) SessionMoved(session string) { n.ready().SessionMoved(session) }

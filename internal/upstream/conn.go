@@ -33,6 +33,8 @@ type Options struct {
 	// Event gets what belongs to no request, and what a request does not take. nil ignores notifications and refuses
 	// questions. It is called as the functions of a [Request] are.
 	Event func(Event)
+	// Passed gets the id of each event of the standalone stream, after which another process can take it up, see [Resume].
+	Passed func(event string)
 	// Odd gets what the backend does and should not, the first time and each time that the number has doubled.
 	Odd func(Oddity)
 	// Ended is called once when no request can be sent any more, other than by Close, on a goroutine of the Conn.

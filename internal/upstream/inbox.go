@@ -73,7 +73,10 @@ func (in inbox) Passed(on int64, event string) {
 		one.event = event
 	}
 	c.calling.Unlock()
-	if one != nil && one.q.Passed != nil {
+	switch {
+	case on == 0 && c.o.Passed != nil:
+		c.o.Passed(event)
+	case one != nil && one.q.Passed != nil:
 		one.q.Passed(event)
 	}
 }

@@ -122,9 +122,7 @@ func UnmarshalState(data []byte) (*State, error) {
 // may be older than what happened, since ids never come twice ([Options].Epoch).
 func (c *Conn) State() *State {
 	s := &State{Epoch: c.o.Epoch, Settled: c.settled}
-	if r, ok := c.link.(resumer); ok {
-		s.Session = r.Session()
-	}
+	s.Session = c.Session()
 	c.calling.Lock()
 	defer c.calling.Unlock()
 	s.Last, s.Standing = c.calls.last, c.calls.standing
@@ -136,6 +134,14 @@ func (c *Conn) State() *State {
 		s.Questions = append(s.Questions, []byte(id))
 	}
 	return s
+}
+
+// Session returns the id of the backend's session, "" if it has none, or over lines.
+func (c *Conn) Session() string {
+	if r, ok := c.link.(resumer); ok {
+		return r.Session()
+	}
+	return ""
 }
 
 // Resume goes on with a backend over a new link: to the same URL, or the same process. No handshake is made, and nothing is

@@ -89,7 +89,7 @@ func (b *backend) find(w *Want) *instance {
 			found = in
 		}
 	}
-	if found != nil || g.holder == "" || full {
+	if found != nil || g.holder == "" || full || w.Heir {
 		return found
 	}
 	for _, in := range b.instances[group{kind: w.Kind}] {

@@ -22,6 +22,7 @@ type Want struct {
 	Holder    string // whose instance it is to be, by the isolation; "" where all share, or each call has its own
 	Principal string // for whom it counts
 	Looks     bool   // it asks what an instance lists, and leaves nothing there: the instance is still for anybody. Holder and Principal are ""
+	Heir      bool   // its holder's last instance has left what only one that begins for the holder goes on with: a spare will not do
 	Askable   bool   // an instance may ask its client, and nothing else says which call a question is of
 }
 
@@ -91,6 +92,7 @@ const (
 	Suspect   Reason = "suspect"    // it did not end a cancelled call
 	Spent     Reason = "spent"      // its call has ended, and it is for no other
 	Left      Reason = "left"       // its holder is gone
+	Moved     Reason = "moved"      // its holder is another node's now
 	Replaced  Reason = "replaced"   // its backend is configured otherwise, or is gone
 	Restarted Reason = "restarted"  // an operator wants another one in its place
 	Closed    Reason = "closed"     // the node ends

@@ -164,7 +164,7 @@ func (p *Pool) Exited(now time.Time, id InstanceID, detail string) []Effect {
 			lost.Wants = append(lost.Wants, x.ID)
 			delete(p.wants, x.ID)
 		}
-		if reason != Kept && (reason != Spent && reason != Left || len(lost.Wants) > 0) {
+		if reason != Kept && reason != Moved && (reason != Spent && reason != Left || len(lost.Wants) > 0) {
 			p.do(lost)
 		}
 	}
@@ -179,10 +179,22 @@ func (p *Pool) Broke(now time.Time, id InstanceID, detail string) []Effect {
 		return nil
 	}
 	in.of.faults.lived(now, in.ready, detail)
+	p.retire(now, in)
+	return p.take()
+}
+
+// Forgotten is Broke for an instance that can serve nobody because its backend knows it no more, as after a restart of that: no failure to start.
+func (p *Pool) Forgotten(now time.Time, id InstanceID) []Effect {
+	if in := p.all[id]; in != nil && in.state == ready {
+		p.retire(now, in)
+	}
+	return p.take()
+}
+
+func (p *Pool) retire(now time.Time, in *instance) {
 	p.become(in, stopping)
 	in.reason = Exited
 	p.settle(now, in.of)
-	return p.take()
 }
 
 // Ponged says that an instance has answered a ping, or has said anything else.
@@ -204,20 +216,28 @@ func (p *Pool) Holds(now time.Time, id InstanceID, bytes int64) []Effect {
 	return p.take()
 }
 
-// HolderGone says that nobody will want for a holder again. Its instances end, and what waits for it is refused.
-func (p *Pool) HolderGone(now time.Time, holder string) []Effect {
+// Move says that another process has an instance now.
+func (p *Pool) Move(id InstanceID) []Effect {
+	if in := p.all[id]; in != nil && in.state != stopping {
+		p.stop(in, Moved)
+	}
+	return p.take()
+}
+
+// HolderGone says that nobody will want for a holder again here: it is Left, or Moved. Its instances end, and what waits for it is refused.
+func (p *Pool) HolderGone(now time.Time, holder string, why Reason) []Effect {
 	if holder == "" {
 		return nil
 	}
 	for _, in := range p.sorted() {
 		if in.holder == holder && in.state != stopping {
-			p.stop(in, Left)
+			p.stop(in, why)
 		}
 	}
 	for _, x := range p.waitingWants() {
 		if x.Holder == holder {
 			p.backends[x.Kind.Backend].dequeue(x)
-			p.refuse(x, Left, "", 0)
+			p.refuse(x, why, "", 0)
 		}
 	}
 	return p.take()

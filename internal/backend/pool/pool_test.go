@@ -78,7 +78,7 @@ func TestOneInstanceForAHolder(t *testing.T) {
 	expect(t, p.Ready(at(4), 2), Give{3, 2})
 	expect(t, p.Done(at(4), 1))
 	expect(t, p.Want(at(5), of(4, "ann")), Give{4, 1})
-	expect(t, p.HolderGone(at(6), "ann"), Stop{1, Left})
+	expect(t, p.HolderGone(at(6), "ann", Left), Stop{1, Left})
 	expect(t, p.Exited(at(6), 1, ""), Lost{Instance: 1, Kind: files, Holder: "ann", Reason: Left, Wants: []WantID{2, 4}})
 }
 

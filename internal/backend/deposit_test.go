@@ -1,0 +1,465 @@
+package backend
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/troupe-run/troupe/host"
+	"github.com/troupe-run/troupe/internal/bubble"
+)
+
+// A remote is a backend of the older era at a URL, which counts the calls of each session. A call with the argument "slow" says that it has begun, and
+// is answered once the test says so, on whichever connection follows its events then.
+type remote struct {
+	mu       sync.Mutex // guards the rest
+	sessions map[string]int
+	got      []string // methods, DELETE, and GET with its event
+	finish   chan struct{}
+	slow     string // the answer to the slow call
+}
+
+func newRemote() *remote {
+	return &remote{sessions: map[string]int{}, finish: make(chan struct{})}
+}
+
+func (r *remote) count(what string) (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, got := range r.got {
+		if got == what {
+			n++
+		}
+	}
+	return n
+}
+
+// forget ends all sessions.
+func (r *remote) forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	clear(r.sessions)
+}
+
+// RoundTrip implements http.RoundTripper.
+func (r *remote) RoundTrip(q *http.Request) (*http.Response, error) {
+	from, to := io.Pipe()
+	w := &remoteWriter{to: to, head: make(chan *http.Response, 1), res: &http.Response{StatusCode: 200, Header: http.Header{}, Body: from, Request: q, ContentLength: -1}}
+	var body []byte
+	if q.Body != nil {
+		body, _ = io.ReadAll(q.Body)
+	}
+	go func() {
+		defer to.Close()
+		r.serve(w, q, body)
+		w.WriteHeader(200)
+	}()
+	context.AfterFunc(q.Context(), func() { _ = from.CloseWithError(context.Canceled) })
+	select {
+	case res := <-w.head:
+		return res, nil
+	case <-q.Context().Done():
+		return nil, q.Context().Err()
+	}
+}
+
+type remoteWriter struct {
+	to   *io.PipeWriter
+	res  *http.Response
+	head chan *http.Response
+	once sync.Once
+}
+
+func (w *remoteWriter) Header() http.Header { return w.res.Header }
+
+func (w *remoteWriter) WriteHeader(status int) {
+	w.once.Do(func() {
+		w.res.StatusCode = status
+		w.head <- w.res
+	})
+}
+
+func (w *remoteWriter) Write(p []byte) (int, error) {
+	w.WriteHeader(200)
+	return w.to.Write(p)
+}
+
+func (r *remote) serve(w http.ResponseWriter, q *http.Request, body []byte) {
+	var m message
+	_ = json.Unmarshal(body, &m)
+	what, session := m.Method, q.Header.Get("Mcp-Session-Id")
+	if q.Method != http.MethodPost {
+		what = strings.TrimSpace(q.Method + " " + q.Header.Get("Last-Event-Id"))
+	}
+	r.mu.Lock()
+	r.got = append(r.got, what)
+	_, known := r.sessions[session]
+	if what == "initialize" {
+		session = "at-" + strconv.Itoa(r.countLocked("initialize"))
+		r.sessions[session], known = 0, true
+	}
+	r.mu.Unlock()
+	switch {
+	case what == "server/discover":
+		w.WriteHeader(400)
+	case !known:
+		w.WriteHeader(404)
+	case what == "initialize":
+		w.Header().Set("Mcp-Session-Id", session)
+		answer(w, m, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"remote","version":"1"}}`)
+	case what == "DELETE":
+		r.mu.Lock()
+		delete(r.sessions, session)
+		r.mu.Unlock()
+	case what == "tools/list":
+		answer(w, m, `{"tools":[{"name":"count","inputSchema":{"type":"object"}}]}`)
+	case what == "tools/call" && strings.Contains(string(m.Params), "slow"):
+		r.mu.Lock()
+		r.slow = fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"of":%q}}`, m.ID, session)
+		r.mu.Unlock()
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprint(w, "id: slow-1\ndata: \n\n")
+		r.finishSlow(w, q)
+	case what == "GET slow-1":
+		w.Header().Set("Content-Type", "text/event-stream")
+		w.WriteHeader(200)
+		r.finishSlow(w, q)
+	case what == "tools/call":
+		r.mu.Lock()
+		r.sessions[session]++
+		n := r.sessions[session]
+		r.mu.Unlock()
+		answer(w, m, fmt.Sprintf(`{"session":%q,"n":%d}`, session, n))
+	case q.Method == http.MethodGet:
+		w.WriteHeader(405)
+	case m.ID != nil:
+		answer(w, m, `{}`)
+	default:
+		w.WriteHeader(202)
+	}
+}
+
+func (r *remote) countLocked(what string) (n int) {
+	for _, got := range r.got {
+		if got == what {
+			n++
+		}
+	}
+	return n
+}
+
+func (r *remote) finishSlow(w io.Writer, q *http.Request) {
+	select {
+	case <-r.finish:
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		fmt.Fprintf(w, "id: slow-2\ndata: %s\n\n", r.slow)
+	case <-q.Context().Done():
+	}
+}
+
+func answer(w http.ResponseWriter, m message, result string) {
+	w.Header().Set("Content-Type", "application/json")
+	fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result)
+}
+
+// estates are Estates of a test.
+type estates struct {
+	mu   sync.Mutex // guards the rest
+	of   map[string]lying
+	next uint64
+	fail func(what string) error // what the store does instead of answering, after it has done what it was asked; nil is nothing
+}
+
+type lying struct {
+	data []byte
+	rev  uint64
+}
+
+func newEstates() *estates { return &estates{of: map[string]lying{}} }
+
+func (e *estates) failed(what string) error {
+	if e.fail == nil {
+		return nil
+	}
+	return e.fail(what)
+}
+
+func (e *estates) Load(_ context.Context, name string) ([]byte, uint64, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	is := e.of[name]
+	return is.data, is.rev, e.failed("load")
+}
+
+func (e *estates) Save(_ context.Context, name string, data []byte, rev uint64, _ time.Duration) (uint64, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.of[name].rev != rev {
+		return 0, ErrTaken
+	}
+	e.next++
+	e.of[name] = lying{slices.Clone(data), e.next}
+	return e.next, e.failed("save")
+}
+
+func (e *estates) Drop(_ context.Context, name string, rev uint64) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.of[name].rev != rev {
+		return ErrTaken
+	}
+	delete(e.of, name)
+	return e.failed("drop")
+}
+
+func (e *estates) len() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.of)
+}
+
+// A process has Backends of which one is a remote.
+func (r *remote) process(t *testing.T, e Estates, told *changes, o host.Options) *Backends {
+	b := New(Config{Log: slog.New(slog.NewTextHandler(testWriter{t}, nil)), HTTP: &http.Client{Transport: r}, Estates: e, Node: "one", Lost: told.lost})
+	o.Transport = host.HTTP
+	b.Configure(t.Context(), []Backend{{Name: "far", Digest: "far-1", Target: host.URL("http://far.test/mcp"), Options: o.WithDefaults()}})
+	return b
+}
+
+// TestSessionAtURLOutlivesProcess: the next process goes on with the session, whoever's it is; what ends for good ends it.
+func TestSessionAtURLOutlivesProcess(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		by   host.Isolation
+		c    Caller
+	}{
+		{"session", host.BySession, Caller{Session: "s"}},
+		{"principal", host.ByPrincipal, Caller{Principal: "p"}},
+		{"all", host.Shared, Caller{Session: "s"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
+				r, e, told := newRemote(), newEstates(), &changes{}
+				for i := 1; i <= 3; i++ {
+					b := r.process(t, e, told, host.Options{Isolation: test.by})
+					if got, want := call(t, b, "far", test.c, Request{}), fmt.Sprintf(`{"session":"at-1","n":%d}`, i); got != want {
+						t.Errorf("process %d got %s, want %s", i, got, want)
+					}
+					if i == 3 && test.by == host.BySession {
+						b.SessionGone("s")
+						synctest.Wait()
+						if r.count("DELETE") != 1 || e.len() != 0 {
+							t.Errorf("after the session there are %d estates, and its session was ended %d times", e.len(), r.count("DELETE"))
+						}
+					}
+					b.Close(t.Context(), 0)
+				}
+				if all := told.all(); len(all) > 0 {
+					t.Errorf("it was told: %q", all)
+				}
+				if n := r.count("initialize"); n != 1 {
+					t.Errorf("%d handshakes", n)
+				}
+			})
+		})
+	}
+}
+
+// TestCallAtURLGoesOn: a call that another process has begun has its answer, from the event on that was read last; the process that had it and is not gone
+// ends nothing.
+func TestCallAtURLGoesOn(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		r, e, told := newRemote(), newEstates(), &changes{}
+		one := r.process(t, e, told, host.Options{})
+		go func() {
+			_, _ = one.Call(t.Context(), "far", Caller{Session: "s"}, Request{Method: "tools/call", Params: []byte(`{"name":"slow"}`), Key: "key"})
+		}()
+		time.Sleep(time.Second)
+		two := r.process(t, e, told, host.Options{})
+		var got string
+		var over sync.WaitGroup
+		over.Go(func() {
+			got = call(t, two, "far", Caller{Session: "s"}, Request{Params: []byte(`{"name":"slow"}`), Key: "key", Again: true})
+		})
+		synctest.Wait()
+		close(r.finish)
+		over.Wait()
+		if got != `{"of":"at-1"}` {
+			t.Errorf("got %s", got)
+		}
+		if a, b, c := r.count("initialize"), r.count("GET slow-1"), r.count("tools/call"); a != 1 || b != 1 || c != 1 {
+			t.Errorf("%d handshakes, %d streams taken up, %d calls", a, b, c)
+		}
+		if got := call(t, two, "far", Caller{Session: "s"}, Request{Key: "other", Again: true}); !strings.Contains(got, "its instance was lost") {
+			t.Errorf("a call of which nothing is known got %s", got)
+		}
+		synctest.Wait()
+		time.Sleep(answerKept + 2*time.Second) // what one would store now is another's
+		one.Close(t.Context(), 0)
+		two.Close(t.Context(), 0)
+		if n := r.count("DELETE"); n != 0 {
+			t.Errorf("the session was ended %d times", n)
+		}
+		if all := told.all(); len(all) > 0 {
+			t.Errorf("it was told: %q", all)
+		}
+	})
+}
+
+// TestSessionAtURLMoves: a process whose session is another's leaves it, and one that has lost it without knowing ends its instance when it stores something.
+func TestSessionAtURLMoves(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		r, e, told := newRemote(), newEstates(), &changes{}
+		one, two := r.process(t, e, told, host.Options{}), r.process(t, e, told, host.Options{})
+		call(t, one, "far", Caller{Session: "s"}, Request{})
+		one.SessionMoved("s")
+		synctest.Wait()
+		if got := call(t, two, "far", Caller{Session: "s"}, Request{}); got != `{"session":"at-1","n":2}` {
+			t.Errorf("the other process got %s", got)
+		}
+		synctest.Wait()
+		if got := call(t, one, "far", Caller{Session: "s"}, Request{}); got != `{"session":"at-1","n":3}` { // nothing is anchored in this test
+			t.Errorf("back again it got %s", got)
+		}
+		if got := call(t, two, "far", Caller{Session: "s"}, Request{Params: []byte(`{"name":"slow"}`), Key: "key"}); !strings.HasPrefix(got, "error: ") {
+			t.Errorf("a call of the process that has it no more got %s", got)
+		}
+		synctest.Wait()
+		if n := two.Counts()["far"]; n != (Counts{}) {
+			t.Errorf("there are %+v", n)
+		}
+		one.Close(t.Context(), 0)
+		two.Close(t.Context(), 0)
+		if all := told.all(); len(all) > 0 {
+			t.Errorf("it was told: %q", all)
+		}
+	})
+}
+
+// TestSessionAtURLIsGone: a backend that has forgotten a session is given another one, of which its client is told once.
+func TestSessionAtURLIsGone(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		r, e, told := newRemote(), newEstates(), &changes{}
+		one := r.process(t, e, told, host.Options{})
+		call(t, one, "far", Caller{Session: "s"}, Request{})
+		one.Close(t.Context(), 0)
+		r.forget()
+		two := r.process(t, e, told, host.Options{})
+		if got := call(t, two, "far", Caller{Session: "s"}, Request{}); got != `{"session":"at-2","n":1}` {
+			t.Errorf("got %s", got)
+		}
+		synctest.Wait()
+		if all := told.all(); len(all) != 1 {
+			t.Errorf("it was told %q, want one loss", all)
+		}
+		call(t, two, "far", Caller{Session: "s"}, Request{}) // which has the place in the store of the one before
+		two.Close(t.Context(), 0)
+		three := r.process(t, e, told, host.Options{})
+		if got := call(t, three, "far", Caller{Session: "s"}, Request{}); got != `{"session":"at-2","n":3}` {
+			t.Errorf("the next process got %s", got)
+		}
+		three.Close(t.Context(), 0)
+	})
+}
+
+// TestHeirIsNoSpare: a session goes on with its own, though there is an instance that nobody has.
+func TestHeirIsNoSpare(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		r, e, told := newRemote(), newEstates(), &changes{}
+		one := r.process(t, e, told, host.Options{})
+		call(t, one, "far", Caller{Session: "s"}, Request{})
+		one.Close(t.Context(), 0)
+		two := r.process(t, e, told, host.Options{})
+		if _, err := two.Learn(t.Context(), "far", Caller{}); err != nil {
+			t.Fatal(err)
+		}
+		if got := call(t, two, "far", Caller{Session: "s"}, Request{}); got != `{"session":"at-1","n":2}` {
+			t.Errorf("got %s", got)
+		}
+		if got := call(t, two, "far", Caller{Session: "other"}, Request{}); got != `{"session":"at-2","n":1}` {
+			t.Errorf("another session got %s", got)
+		}
+		two.Close(t.Context(), 0)
+		if n := e.len(); n != 2 {
+			t.Errorf("%d estates are left, want those of two sessions", n)
+		}
+	})
+}
+
+// TestDepositOutlivesStore: what a store has taken without saying so is stored, and what it did not take is stored later.
+func TestDepositOutlivesStore(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		e := newEstates()
+		var lost atomic.Bool
+		var running sync.WaitGroup
+		defer running.Wait()
+		d := newDeposits(e, systemClock{}, func(f func(context.Context)) { running.Go(func() { f(t.Context()) }) })
+		x := d.open("name", 0, func() { lost.Store(true) })
+		if d.open("name", 0, nil) != nil {
+			t.Error("two have one place")
+		}
+		away := errors.New("away")
+		e.fail = func(string) error { return away }
+		if err := x.remember("a", []byte("1")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		e.mu.Lock()
+		e.fail = nil
+		e.mu.Unlock()
+		if err := x.remember("b", make([]byte, mostDeposited)); !errors.Is(err, errTooMuch) {
+			t.Errorf("too much: %v", err)
+		}
+		time.Sleep(10 * time.Second)
+		if lost.Load() {
+			t.Error("it is taken for another's")
+		}
+		if err := x.remember("b", []byte("2")); err != nil {
+			t.Fatal(err)
+		}
+		if !x.close(t.Context(), true) {
+			t.Error("it is another's at the end")
+		}
+		y := d.open("name", 0, func() { lost.Store(true) })
+		texts, err := y.inherit(t.Context())
+		if err != nil || len(texts) != 2 || string(texts["a"]) != "1" || string(texts["b"]) != "2" {
+			t.Errorf("there is %q, %v", texts, err)
+		}
+		z := newDeposits(e, systemClock{}, d.run).open("name", 0, nil)
+		if _, err := z.inherit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := z.claim(t.Context(), texts); err != nil {
+			t.Fatal(err)
+		}
+		if err := y.claim(t.Context(), texts); !errors.Is(err, ErrTaken) {
+			t.Errorf("what another process has taken is claimed: %v", err)
+		}
+		if err := y.remember("c", []byte("3")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if !lost.Load() {
+			t.Error("it does not know that another process has it")
+		}
+		if y.close(t.Context(), false) {
+			t.Error("what another process has is removed")
+		}
+		if e.len() != 1 {
+			t.Error("it is gone")
+		}
+	})
+}
