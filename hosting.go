@@ -60,7 +60,7 @@ func (s *serviceHosting) offer(all []Backend, atOnce bool) {
 	}
 	list, run := make([]hosting.Backend, len(all)), make([]backend.Backend, len(all))
 	for i := range all {
-		list[i] = asHosted(&all[i], s.rt.backends.Key(s.id, all[i].Name), s.rt.backends.Keeps())
+		list[i] = asHosted(&all[i], s.rt.backends.Key(s.id, all[i].Name), s.rt.backends.Keeps(all[i].Target))
 		run[i] = backend.Backend{Name: list[i].Key, Digest: list[i].Digest, Target: all[i].Target, Options: list[i].Options, Mask: maskOf(&all[i])}
 	}
 	server.Configure(list)
@@ -142,11 +142,10 @@ func (s *serviceHosting) isStranger(c *actors.Call) bool {
 	return r == nil || slices.ContainsFunc(forwardedBy, func(name string) bool { return len(r.Header[name]) > 0 })
 }
 
-// asHosted returns the backend for the server that offers it. keeps says that there is a keeper.
-func asHosted(b *Backend, key string, keeps bool) hosting.Backend {
+// asHosted returns the backend for the server that offers it. kept says that its instances outlive this process.
+func asHosted(b *Backend, key string, kept bool) hosting.Backend {
 	_, isURL := b.Target.URL()
-	_, _, isCommand := b.Target.Command()
-	return hosting.Backend{Name: b.Name, Key: key, Digest: hostfile.Digest(b.Target, b.Options), URL: isURL, Kept: isCommand && keeps, Options: b.Options.WithDefaults()}
+	return hosting.Backend{Name: b.Name, Key: key, Digest: hostfile.Digest(b.Target, b.Options), URL: isURL, Kept: kept, Options: b.Options.WithDefaults()}
 }
 
 // hasItems reports whether the server has items of its own.

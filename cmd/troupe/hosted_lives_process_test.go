@@ -82,112 +82,126 @@ func (s stranger) endAll(t *testing.T, p *process, keeper int) {
 	s.nothingLeft(t)
 }
 
+// eachKept runs f with the arguments of a serve with a backend that outlives it: a process that its keeper keeps, and a session at the URL of another serve.
+func eachKept(t *testing.T, f func(t *testing.T, args []string)) {
+	t.Helper()
+	t.Run("process", func(t *testing.T) {
+		t.Parallel()
+		f(t, append([]string{"--data", t.TempDir(), "--keep", "1h"}, newStranger(t).command("plain")...))
+	})
+	t.Run("URL", func(t *testing.T) {
+		t.Parallel()
+		far := hostOn(t, append([]string{"--data", t.TempDir()}, newStranger(t).command("plain")...)...)
+		f(t, []string{"--data", t.TempDir(), "--config", configured(t, fmt.Sprintf("  far: {url: %q, prefix: none}\n", far.base+"/mcp"))})
+	})
+}
+
 // TestHostedCallsSurviveAKill kills serve in the middle of calls that the backend runs. Whether they may run again or not, the next serve brings their
 // answers, as their processes go on with them: none runs twice, and nothing comes twice.
 func TestHostedCallsSurviveAKill(t *testing.T) {
 	t.Parallel()
-	s := newStranger(t)
-	dir := t.TempDir()
-	args := append([]string{"--data", t.TempDir(), "--keep", "1h"}, s.command("plain")...)
-	p := hostOn(t, args...)
-	type held struct {
-		g              *guest
-		x              *exchange
-		pid            int
-		name, id, file string
-		last           string
-	}
-	var all []*held
-	for _, name := range []string{"look", "hold"} { // the first may run again
-		h := &held{g: arrive(t, p, "2025-11-25", "{}"), name: name, file: filepath.Join(dir, name)}
-		h.pid = h.g.counter(t).PID
-		h.x, h.id = h.g.open(t, "tools/call", tool(name, fmt.Sprintf(`{"file":%q}`, h.file))+`,"_meta":{"progressToken":"p"}`)
-		for data := ""; !strings.Contains(data, "notifications/progress"); { // the call is a stream now
-			var err error
-			if h.last, data, err = h.x.event(); err != nil {
+	eachKept(t, func(t *testing.T, args []string) {
+		dir := t.TempDir()
+		p := hostOn(t, args...)
+		type held struct {
+			g              *guest
+			x              *exchange
+			pid            int
+			name, id, file string
+			last           string
+		}
+		var all []*held
+		for _, name := range []string{"look", "hold"} { // the first may run again
+			h := &held{g: arrive(t, p, "2025-11-25", "{}"), name: name, file: filepath.Join(dir, name)}
+			h.pid = h.g.counter(t).PID
+			h.x, h.id = h.g.open(t, "tools/call", tool(name, fmt.Sprintf(`{"file":%q}`, h.file))+`,"_meta":{"progressToken":"p"}`)
+			for data := ""; !strings.Contains(data, "notifications/progress"); { // the call is a stream now
+				var err error
+				if h.last, data, err = h.x.event(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			all = append(all, h)
+		}
+		p.kill(t)
+		p = hostOn(t, args...)
+		for _, h := range all {
+			h.g.p = p
+			x, err := p.send(t.Context(), "GET", "", h.g.header("Last-Event-ID", h.last)...)
+			if err != nil {
 				t.Fatal(err)
 			}
+			defer x.close()
+			if err := os.WriteFile(h.file, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if r := h.g.answer(t, x, h.id); r.says() != "held" {
+				t.Errorf("%s says %s", h.name, r.says())
+			}
+			// Progress that comes before anybody is back is lost.
+			if got := besides(h.g.beside, "notifications/progress"); strings.Count(got, "\n") > 1 || strings.Contains(got, "step 1") {
+				t.Errorf("%s: after the kill it tells of\n%s", h.name, got)
+			}
+			if text, err := os.ReadFile(h.file + ".runs"); err != nil || string(text) != fmt.Sprintln(h.pid) {
+				t.Errorf("%s ran in %q, want once in %d (%v)", h.name, text, h.pid, err)
+			}
+			if got := h.g.counter(t); got.PID != h.pid {
+				t.Errorf("the session has process %d, and had %d", got.PID, h.pid)
+			}
 		}
-		all = append(all, h)
-	}
-	p.kill(t)
-	p = hostOn(t, args...)
-	for _, h := range all {
-		h.g.p = p
-		x, err := p.send(t.Context(), "GET", "", h.g.header("Last-Event-ID", h.last)...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer x.close()
-		if err := os.WriteFile(h.file, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if r := h.g.answer(t, x, h.id); r.says() != "held" {
-			t.Errorf("%s says %s", h.name, r.says())
-		}
-		// Progress that comes before anybody is back is lost.
-		if got := besides(h.g.beside, "notifications/progress"); strings.Count(got, "\n") > 1 || strings.Contains(got, "step 1") {
-			t.Errorf("%s: after the kill it tells of\n%s", h.name, got)
-		}
-		if text, err := os.ReadFile(h.file + ".runs"); err != nil || string(text) != fmt.Sprintln(h.pid) {
-			t.Errorf("%s ran in %q, want once in %d (%v)", h.name, text, h.pid, err)
-		}
-		if got := h.g.counter(t); got.PID != h.pid {
-			t.Errorf("the session has process %d, and had %d", got.PID, h.pid)
-		}
-	}
+	})
 }
 
 // TestHostedQuestionsSurviveAKill kills serve while questions of the backend wait for answers, in both eras.
 func TestHostedQuestionsSurviveAKill(t *testing.T) {
 	t.Parallel()
-	s := newStranger(t)
-	args := append([]string{"--data", t.TempDir(), "--keep", "1h"}, s.command("plain")...)
-	p := hostOn(t, args...)
-	g := arrive(t, p, "2025-11-25", declared)
-	pid := g.counter(t).PID
-	x, id := g.open(t, "tools/call", tool("ask", `{"text":"which"}`))
-	var question reply
-	last := ""
-	for question.Method != "elicitation/create" {
-		at, data, err := x.event()
+	eachKept(t, func(t *testing.T, args []string) {
+		p := hostOn(t, args...)
+		g := arrive(t, p, "2025-11-25", declared)
+		pid := g.counter(t).PID
+		x, id := g.open(t, "tools/call", tool("ask", `{"text":"which"}`))
+		var question reply
+		last := ""
+		for question.Method != "elicitation/create" {
+			at, data, err := x.event()
+			if err != nil {
+				t.Fatal(err)
+			}
+			last = at
+			if data != "" {
+				question = reply{}
+				if err := json.Unmarshal([]byte(data), &question); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		params := tool("ask", `{"text":"which"}`)
+		a := p.alone(t, "tools/call", params)
+		if a.Result.ResultType != "input_required" {
+			t.Fatalf("ask without a session: %s", a.Body)
+		}
+		p.kill(t)
+		p = hostOn(t, args...)
+		g.p = p
+		x, err := p.send(t.Context(), "GET", "", g.header("Last-Event-ID", last)...)
 		if err != nil {
 			t.Fatal(err)
 		}
-		last = at
-		if data != "" {
-			question = reply{}
-			if err := json.Unmarshal([]byte(data), &question); err != nil {
-				t.Fatal(err)
+		defer x.close()
+		g.tell(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"action":"accept","content":{"answer":"this"}}}`, question.ID))
+		if r := g.answer(t, x, id); r.says() != "this" {
+			t.Errorf("ask says %s", r.says())
+		}
+		if got := g.counter(t).PID; got != pid {
+			t.Errorf("the session has process %d, and had %d", got, pid)
+		}
+		for key := range a.Result.InputRequests {
+			b := p.alone(t, "tools/call", fmt.Sprintf(`%s,"requestState":%q,"inputResponses":{%s}`, params, a.Result.RequestState, form(key, "answer", "that")))
+			if b.says() != "that" {
+				t.Errorf("ask without a session says %s", b.Body)
 			}
 		}
-	}
-	params := tool("ask", `{"text":"which"}`)
-	a := p.alone(t, "tools/call", params)
-	if a.Result.ResultType != "input_required" {
-		t.Fatalf("ask without a session: %s", a.Body)
-	}
-	p.kill(t)
-	p = hostOn(t, args...)
-	g.p = p
-	x, err := p.send(t.Context(), "GET", "", g.header("Last-Event-ID", last)...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer x.close()
-	g.tell(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"action":"accept","content":{"answer":"this"}}}`, question.ID))
-	if r := g.answer(t, x, id); r.says() != "this" {
-		t.Errorf("ask says %s", r.says())
-	}
-	if got := g.counter(t).PID; got != pid {
-		t.Errorf("the session has process %d, and had %d", got, pid)
-	}
-	for key := range a.Result.InputRequests {
-		b := p.alone(t, "tools/call", fmt.Sprintf(`%s,"requestState":%q,"inputResponses":{%s}`, params, a.Result.RequestState, form(key, "answer", "that")))
-		if b.says() != "that" {
-			t.Errorf("ask without a session says %s", b.Body)
-		}
-	}
+	})
 }
 
 // TestHostedKeeperKilled kills the keeper. Its processes end with it, whatever they do to live on, and the next call of each session has another one.

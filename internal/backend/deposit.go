@@ -41,6 +41,8 @@ const (
 	depositAgain = time.Second
 	// depositWait bounds one question to the store.
 	depositWait = 5 * time.Second
+	// mostAwaited is how long what a client hears waits for the store.
+	mostAwaited = 2 * time.Second
 )
 
 // depositName is where in the store the instance of a holder has what it leaves, "" if it leaves nothing there: it is for one call, or nobody's
@@ -236,6 +238,17 @@ func (x *deposit) store() {
 		x.all.run(x.storeAll)
 	default:
 	}
+}
+
+// awaitStored waits until what it has now is stored, for as long as a client may wait for that. The method of nil does nothing.
+func (x *deposit) awaitStored() {
+	if x == nil {
+		return
+	}
+	x.mu.Lock()
+	idle := x.idle
+	x.mu.Unlock()
+	waits(x.all.clock, idle, mostAwaited)
 }
 
 // storeAll stores it until nothing has changed since.

@@ -318,6 +318,7 @@ func (in *instance) hearOf(r *running, said upstream.Event) {
 	case r.q.Event == nil:
 		e.refuseUnheard()
 	default:
+		r.kept.hear(&e)
 		r.q.Event(e)
 	}
 }

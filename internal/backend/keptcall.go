@@ -89,7 +89,8 @@ func (k *keptCall) watch(out *upstream.Request) (over func()) {
 	return func() { stop() }
 }
 
-// tell has the keeper remember the call.
+// tell has the keeper remember the call. Over HTTP, where each call has a stream, it returns once the store has it: what the client hears from then on
+// it can come back for.
 func (k *keptCall) tell() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -98,6 +99,7 @@ func (k *keptCall) tell() {
 	}
 	k.told = true
 	k.in.remember(callPrefix+k.key, k.call)
+	k.in.deposit.Load().awaitStored()
 }
 
 // passed has it remembered how far the response stream of a call was read, once the call itself is.
@@ -117,6 +119,7 @@ func (k *keptCall) hear(e *Event) {
 	k.tell()
 	if e.Question() {
 		k.in.keepQuestion(&upstream.Event{Method: e.Method, Params: e.Params, ID: e.id}, k.key)
+		k.in.deposit.Load().awaitStored()
 	}
 }
 

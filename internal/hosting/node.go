@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/troupe-run/troupe/host"
 	"github.com/troupe-run/troupe/internal/backend"
 	"github.com/troupe-run/troupe/internal/backend/listing"
 	"github.com/troupe-run/troupe/internal/backend/pool"
@@ -87,8 +88,14 @@ func (n *Node) tell(key string, f func(Host)) {
 	}
 }
 
-// Keeps reports whether processes of commands outlive this one.
-func (n *Node) Keeps() bool { return n.keep > 0 }
+// Keeps reports whether what a target leads to outlives this process: a command's, or a session at a URL.
+func (n *Node) Keeps(t host.Target) bool {
+	if _, _, isCommand := t.Command(); isCommand {
+		return n.keep > 0
+	}
+	_, isURL := t.URL()
+	return isURL && n.config.Estates != nil
+}
 
 // Set has the backends of a server be these, with their keys as names; nil takes them away. It happens at once, or soon, together with those of servers
 // that are mounted meanwhile, or before a call needs one.
