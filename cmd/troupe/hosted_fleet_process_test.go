@@ -4,6 +4,9 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -102,5 +105,49 @@ func TestHostedWhenItsNodeIsLost(t *testing.T) {
 	}
 	if got := strings.Count(all[1].stderr.String(), "goes on without what its node had"); got != 1 {
 		t.Errorf("that was logged %d times", got)
+	}
+}
+
+// TestHostedURLInAFleet kills, for good, the node with a session at the URL of a backend, while that works at a call: another node goes on with both.
+func TestHostedURLInAFleet(t *testing.T) {
+	when.Full(t, "processes on one NATS server, whose leases end")
+	t.Parallel()
+	far := hostOn(t, append([]string{"--data", t.TempDir()}, newStranger(t).command("plain")...)...)
+	config := configured(t, fmt.Sprintf("  far: {url: %q, prefix: none}\n", far.base+"/mcp"))
+	c := kit.StartNATS(t, 1, nil)
+	var all [2]*process
+	for i, name := range []string{"a", "b"} {
+		all[i] = hostOnNATS(t, c, name, "--set", "lease=10s", "--data", t.TempDir(), "--config", config)
+	}
+	g := arrive(t, all[0], "2025-11-25", "{}")
+	g.p = all[1]
+	first := g.counter(t)
+	file := filepath.Join(t.TempDir(), "held")
+	x, id := g.open(t, "tools/call", tool("hold", fmt.Sprintf(`{"file":%q}`, file))+`,"_meta":{"progressToken":"p"}`)
+	last := ""
+	for data := ""; !strings.Contains(data, "notifications/progress"); {
+		var err error
+		if last, data, err = x.event(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all[1].kill(t)
+	g.p = all[0]
+	x, err := g.p.send(t.Context(), "GET", "", g.header("Last-Event-ID", last)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.close()
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r := g.answer(t, x, id); r.says() != "held" {
+		t.Errorf("the call says %s", r.says())
+	}
+	if text, err := os.ReadFile(file + ".runs"); err != nil || string(text) != fmt.Sprintln(first.PID) {
+		t.Errorf("it ran in %q, want once in %d (%v)", text, first.PID, err)
+	}
+	if got := g.counter(t); got.PID != first.PID || got.N != first.N+1 {
+		t.Errorf("the session counts %d in process %d, want %d in %d", got.N, got.PID, first.N+1, first.PID)
 	}
 }
