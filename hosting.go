@@ -492,8 +492,13 @@ func (s hostedCalls) appendResult(dst []byte, call *Call, c *hosting.Caller, h *
 		return codec.AppendCompact(dst, result), nil
 	}
 	var cache *Cache
-	if string(call.msg.Method) == mcp.MethodResourcesRead && codec.Optional(result, "ttlMs") == nil {
-		cache = s.resources.readCache(call, call.msg)
+	if codec.Optional(result, "ttlMs") == nil {
+		switch string(call.msg.Method) {
+		case mcp.MethodResourcesRead:
+			cache = s.resources.readCache(call, call.msg)
+		case mcp.MethodSkillsList, mcp.MethodSkillsGet:
+			cache = s.lists.listCache()
+		}
 	}
 	own := codec.Optional(result, "_meta")
 	if !isObject(own) {

@@ -124,20 +124,20 @@ func connectTo(t *testing.T, over mcp.Transport, version string) *mcp.ClientSess
 	return c
 }
 
-// said is what came of a request.
-type said struct {
+// shown is what came of a request.
+type shown struct {
 	of   string
 	says any
 }
 
 // everythingOf asks a server for each of its lists, prompts, resources and completions, and for some calls.
-func everythingOf(t *testing.T, c *mcp.ClientSession, calls []asked) (all []said) {
+func everythingOf(t *testing.T, c *mcp.ClientSession, calls []asked) (all []shown) {
 	t.Helper()
 	ctx := within(t)
 	note := func(of string, result any, err error) {
 		if err != nil {
 			_, text, _ := strings.Cut(err.Error(), ": ") // the SDK begins with the method
-			all = append(all, said{of, text})
+			all = append(all, shown{of, text})
 			return
 		}
 		data, err := json.Marshal(result)
@@ -157,7 +157,7 @@ func everythingOf(t *testing.T, c *mcp.ClientSession, calls []asked) (all []said
 				delete(says, "_meta")
 			}
 		}
-		all = append(all, said{of, says})
+		all = append(all, shown{of, says})
 	}
 	tools, err := c.ListTools(ctx, nil)
 	note("tools", tools, err)

@@ -291,6 +291,9 @@ func TestSkills(t *testing.T) {
 			if strings.Contains(got, `"result":{"skills":[{"name":"odd","x":1.0}]}`) != one || !one && !strings.Contains(got, "-32601") {
 				t.Errorf("alone %v: skills/list says %s", one, got)
 			}
+			if a, _ := h.Stateless(`{}`).Do("skills/list", `{}`); one && !(strings.Contains(a.Body, `"ttlMs":`) && strings.Contains(a.Body, `"cacheScope":`)) {
+				t.Errorf("without a session skills/list says %s", a.Body)
+			}
 		}
 	})
 }
