@@ -376,3 +376,21 @@ func TestHostedLeavesNoOrphans(t *testing.T) {
 		s.nothingLeft(t)
 	})
 }
+
+// TestHostedOfASessionThatHasEnded has a session end while nobody has its process, as where serve is killed in the middle of a DELETE: the next
+// serve ends the process that was left for the session.
+func TestHostedOfASessionThatHasEnded(t *testing.T) {
+	t.Parallel()
+	s := newStranger(t)
+	dir := t.TempDir()
+	args := append([]string{"--data", dir, "--keep", "1h"}, s.command("plain")...)
+	p := hostOn(t, args...)
+	g := arrive(t, p, "2025-11-25", "{}")
+	pid := g.counter(t).PID
+	p.kill(t)
+	g.p = hostOn(t, "--data", dir)
+	g.leave(t)
+	g.p.kill(t)
+	hostOn(t, args...)
+	gone(t, pid)
+}
