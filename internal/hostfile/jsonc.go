@@ -138,10 +138,16 @@ func (r *jsonReader) at(err error) error {
 		to++
 	}
 	line := 1 + bytes.Count(r.data[:to], []byte("\n"))
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || isEarlyEnd(err) {
 		line, err = 1+bytes.Count(bytes.TrimRight(r.data, " \t\r\n"), []byte("\n")), errors.New("the file ends too early")
 	}
 	return &lineError{line, err}
+}
+
+// isEarlyEnd reports whether a decoder says so in the words that it has since Go 1.27.
+func isEarlyEnd(err error) bool {
+	syntax, ok := errors.AsType[*json.SyntaxError](err)
+	return ok && syntax.Error() == "unexpected end of JSON input"
 }
 
 func (r *jsonReader) value(level int) (*node, error) {

@@ -54,15 +54,30 @@ func (d *dialer) do(r *http.Request) (*http.Response, *Failure) {
 	for name, values := range d.o.Header {
 		r.Header[http.CanonicalHeaderKey(name)] = values
 	}
-	res, err := d.client.Do(r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))
+	ctx, cancel := context.WithCancel(r.Context())
+	res, err := d.client.Do(r.WithContext(httptrace.WithClientTrace(ctx, trace)))
 	if err == nil {
+		res.Body = &answerBody{res.Body, cancel}
 		return res, nil
 	}
+	cancel()
 	// A transport of the program's own may not know traces. Then only errors of dialling tell.
 	if asked.Load() && !connected.Load() || isDialError(err) {
 		return nil, &Failure{Why: ReasonUnreachable, Outcome: NotRun, Text: "the backend cannot be reached", Err: err}
 	}
 	return nil, &Failure{Why: ReasonEnded, Text: "the connection to the backend broke", Err: err}
+}
+
+// answerBody is the body of a response, whose request ends with it.
+type answerBody struct {
+	io.ReadCloser
+	cancel context.CancelFunc
+}
+
+// Close ends the request first: a transport may wait for the rest of a body that is only closed, which another goroutine reads.
+func (b *answerBody) Close() error {
+	b.cancel()
+	return b.ReadCloser.Close()
 }
 
 func isDialError(err error) bool {
