@@ -62,13 +62,8 @@ func (s *serviceHosting) passes(principal any) map[string][]string {
 
 // left ends what backends have here for a session that another node has now, or that has ended there.
 func (s *serviceHosting) left(key actors.SessionKey, moved bool) {
-	h, session := s.now(), key.Tenant+"/"+key.ID
-	switch {
-	case h == nil:
-	case moved:
-		h.SessionMoved(session)
-	default:
-		h.SessionGone(session)
+	if h := s.now(); h != nil {
+		h.SessionGone(key.Tenant+"/"+key.ID, moved)
 	}
 }
 
@@ -79,7 +74,7 @@ func (s hostedNews) Adopted(ctx context.Context, session string) {
 		here, err := actors.IsHere(s.rt.node, s.svc, key)
 		switch {
 		case err == nil && !here:
-			h.SessionGone(session)
+			h.SessionGone(session, false)
 			return
 		case err == nil:
 			return
@@ -102,7 +97,7 @@ func (s *serviceHosting) anchored(p *actors.Peer) {
 	ctx, cancel := context.WithTimeout(context.Background(), tellTime)
 	defer cancel()
 	for _, key := range h.OfSessions().Keys() {
-		if !h.Goes(ctx, key, c) {
+		if !hosting.Goes(ctx, h, key, c) {
 			hostedNews{s}.Lost(key, c.Session, pool.Exited)
 		}
 	}

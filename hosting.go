@@ -621,7 +621,7 @@ func (s *serviceHosting) rootsChanged(p *actors.Peer) {
 // sessionEnded ends what backends have for a session.
 func (s *serviceHosting) sessionEnded(p *actors.Peer, _ actors.Ending) {
 	if h, c := s.now(), s.callerOf(p); h != nil && c != nil && c.Session != "" {
-		h.SessionGone(c.Session)
+		h.SessionGone(c.Session, false)
 	}
 }
 

@@ -116,3 +116,15 @@ func confine(c *host.Confinement) keeper.Confine {
 
 // unenforced is what a process is not confined to, in a sentence.
 func unenforced(p *keeper.Process) string { return strings.Join(p.Unenforced(), "; ") }
+
+// waits waits until a channel is closed, and reports whether that was before a time was over.
+func waits(clock upstream.Clock, c <-chan struct{}, most time.Duration) bool {
+	over := make(chan struct{})
+	defer clock.AfterFunc(most, func() { close(over) })()
+	select {
+	case <-c:
+		return true
+	case <-over:
+		return false
+	}
+}

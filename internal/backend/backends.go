@@ -217,7 +217,7 @@ func (b *Backends) Call(ctx context.Context, name string, c Caller, q Request) (
 	var lost error // a try after which nobody knows whether the backend ran it: none after it changes that
 	if q.Again {
 		begun := q.Begun
-		r, err := b.joinLeft(ctx, name, &c, &q)
+		r, err := joinLeft(ctx, b, name, &c, &q)
 		f, _ := errors.AsType[*upstream.Failure](err)
 		if err == nil || ctx.Err() != nil || f == nil || !q.Safe && begun == nil {
 			return r, err
@@ -249,9 +249,9 @@ func (b *Backends) Call(ctx context.Context, name string, c Caller, q Request) (
 }
 
 // joinLeft waits for the answer of a call that an earlier process has begun, if its instance goes on.
-func (b *Backends) joinLeft(ctx context.Context, name string, c *Caller, q *Request) (upstream.Response, error) {
+func joinLeft(ctx context.Context, b *Backends, name string, c *Caller, q *Request) (upstream.Response, error) {
 	left := b.left.claim(q.Key)
-	if left == nil && b.Inherit(ctx, name, *c) {
+	if left == nil && Inherit(ctx, b, name, *c) {
 		left = b.left.claim(q.Key)
 	}
 	if left == nil {
@@ -314,20 +314,20 @@ func (b *Backends) Notify(ctx context.Context, name, session, method string, par
 	return nil
 }
 
-// SessionGone says that nobody will call for a session again: its instances end.
-func (b *Backends) SessionGone(session string) { b.endHolder(sessionHolder(session), pool.Left) }
-
-// SessionMoved says that a session is another node's now: its instances end here. Sessions at URLs are left to that one.
-func (b *Backends) SessionMoved(session string) { b.endHolder(sessionHolder(session), pool.Moved) }
-
-func (b *Backends) endHolder(holder string, why pool.Reason) {
+// SessionGone says that nobody will call for a session again: its instances end. One that has moved is another node's now, to which its sessions at URLs
+// are left.
+func (b *Backends) SessionGone(session string, moved bool) {
+	holder, why := sessionHolder(session), pool.Left
+	if moved {
+		why = pool.Moved
+	}
 	b.subscriptions.forget(holder)
 	b.tell(&holderGone{holder, why})
 }
 
 // Inherit begins an instance for a caller that goes on with what an earlier process, or another node, has left in the store. It reports false if
 // nothing lay there; where what lay there was of no use, the loss has been told.
-func (b *Backends) Inherit(ctx context.Context, name string, c Caller) bool {
+func Inherit(ctx context.Context, b *Backends, name string, c Caller) bool {
 	of, ok := b.find(name)
 	if !ok {
 		return false

@@ -33,7 +33,7 @@ func TestEachSessionHasItsOwn(t *testing.T) {
 				t.Errorf("step %d: %s, want %s", i, got, step.want)
 			}
 		}
-		b.SessionGone("a")
+		b.SessionGone("a", false)
 		synctest.Wait()
 		if got := call(t, b, "made", a, Request{}); got != `{"server":6}` {
 			t.Errorf("after its session has gone: %s", got)

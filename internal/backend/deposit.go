@@ -170,15 +170,18 @@ func (x *deposit) inherit(ctx context.Context) (map[string][]byte, error) {
 // claim stores what was inherited as this process's, before anything is done with it. ErrTaken: another process was faster.
 func (x *deposit) claim(ctx context.Context, texts map[string][]byte) error {
 	x.mu.Lock()
-	defer x.mu.Unlock()
 	x.texts, x.size = maps.Clone(texts), 0
 	for name, text := range texts {
 		x.size += len(name) + len(text)
 	}
-	data, _ := json.Marshal(storedDeposit{x.owner, x.texts}) // of texts and bytes
-	next, err := x.save(ctx, data, x.rev)
+	rev := x.rev
+	x.mu.Unlock()
+	data, _ := json.Marshal(storedDeposit{x.owner, texts}) // of texts and bytes
+	next, err := x.save(ctx, data, rev)
 	if err == nil {
+		x.mu.Lock()
 		x.rev, x.saved = next, x.all.clock.Now()
+		x.mu.Unlock()
 	}
 	return err
 }

@@ -259,7 +259,7 @@ func TestSessionAtURLOutlivesProcess(t *testing.T) {
 						t.Errorf("process %d got %s, want %s", i, got, want)
 					}
 					if i == 3 && test.by == host.BySession {
-						b.SessionGone("s")
+						b.SessionGone("s", false)
 						synctest.Wait()
 						if r.count("DELETE") != 1 || e.len() != 0 {
 							t.Errorf("after the session there are %d estates, and its session was ended %d times", e.len(), r.count("DELETE"))
@@ -325,7 +325,7 @@ func TestSessionAtURLMoves(t *testing.T) {
 		r, e, told := newRemote(), newEstates(), &changes{}
 		one, two := r.process(t, e, told, host.Options{}), r.process(t, e, told, host.Options{})
 		call(t, one, "far", Caller{Session: "s"}, Request{})
-		one.SessionMoved("s")
+		one.SessionGone("s", true)
 		synctest.Wait()
 		if got := call(t, two, "far", Caller{Session: "s"}, Request{}); got != `{"session":"at-1","n":2}` {
 			t.Errorf("the other process got %s", got)

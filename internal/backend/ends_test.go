@@ -63,7 +63,7 @@ func TestNothingIsLeftOfHolders(t *testing.T) {
 		call(t, b, "made", Caller{Session: "s"}, Request{Method: "resources/subscribe", Params: []byte(`{"uri":"a://b"}`)})
 		call(t, b, "made", Caller{Alone: true}, Request{})
 		call(t, b, "made", Caller{Alone: true}, Request{Method: "resources/subscribe", Params: []byte(`{"uri":"a://b"}`)})
-		b.SessionGone("s")
+		b.SessionGone("s", false)
 		synctest.Wait()
 		if n, m := len(b.catalogues.own), len(b.subscriptions.of); n != 0 || m != 0 {
 			t.Errorf("%d lists and %d subscriptions of nobody are known", n, m)
@@ -231,7 +231,7 @@ func TestObserved(t *testing.T) {
 	inBubble(t, Config{Observer: told, Bounds: pool.Bounds{Instances: 1}}, []Backend{made("made", mk, o)}, func(t *testing.T, b *Backends) {
 		call(t, b, "made", Caller{Session: "s"}, Request{})
 		call(t, b, "made", Caller{Session: "other"}, Request{})
-		b.SessionGone("s")
+		b.SessionGone("s", false)
 		synctest.Wait()
 		told.mu.Lock()
 		defer told.mu.Unlock()

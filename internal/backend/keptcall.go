@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/troupe-run/troupe/internal/upstream"
@@ -29,8 +30,9 @@ type keptCall struct {
 	in      estate
 	key     string
 	call    rememberedCall
-	mu      sync.Mutex // guards the rest
-	told    bool       // the keeper has the call
+	stored  atomic.Bool // the store has had the time to take it
+	mu      sync.Mutex  // guards the rest
+	told    bool        // the keeper has the call
 	over    bool
 	follows bool // its answer is a task, whose end is waited for
 }
@@ -93,13 +95,15 @@ func (k *keptCall) watch(out *upstream.Request) (over func()) {
 // it can come back for.
 func (k *keptCall) tell() {
 	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.told || k.over {
-		return
+	if !k.told && !k.over {
+		k.told = true
+		k.in.remember(callPrefix+k.key, k.call)
 	}
-	k.told = true
-	k.in.remember(callPrefix+k.key, k.call)
-	k.in.deposit.Load().awaitStored()
+	k.mu.Unlock()
+	if !k.stored.Load() {
+		k.in.deposit.Load().awaitStored()
+		k.stored.Store(true)
+	}
 }
 
 // passed has it remembered how far the response stream of a call was read, once the call itself is.

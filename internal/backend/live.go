@@ -188,18 +188,6 @@ func (in lifetime) logOf(process *keeper.Process, level slog.Level, text string,
 // pause waits, and reports whether the instance is still to live.
 func (in lifetime) pause(d time.Duration) bool { return !waits(in.b.c.Clock, in.life.Done(), d) }
 
-// waits waits until a channel is closed, and reports whether that was before a time was over.
-func waits(clock upstream.Clock, c <-chan struct{}, most time.Duration) bool {
-	over := make(chan struct{})
-	defer clock.AfterFunc(most, func() { close(over) })()
-	select {
-	case <-c:
-		return true
-	case <-over:
-		return false
-	}
-}
-
 // open starts what the instance is, and agrees with it on a revision, or goes on with what an earlier process has left.
 func (in lifetime) open() (left remains, err error) {
 	ctx, cancel := in.life, context.CancelFunc(func() {})

@@ -125,11 +125,8 @@ func (a *poolActor) Receive(m any) {
 		a.b.c.Observer.Started(m.kind.Backend, m.reason, now.Sub(m.began))
 		a.carryOut(a.pool.Failed(now, m.id, m.detail))
 	case *hasBroken:
-		if f, ok := errors.AsType[*upstream.Failure](m.why); ok && f.Why == upstream.ReasonSessionGone {
-			a.carryOut(a.pool.Forgotten(now, m.id))
-		} else {
-			a.carryOut(a.pool.Broke(now, m.id, m.of.mask(m.why.Error())))
-		}
+		f, ok := errors.AsType[*upstream.Failure](m.why)
+		a.carryOut(a.pool.Broke(now, m.id, m.of.mask(m.why.Error()), ok && f.Why == upstream.ReasonSessionGone))
 	case *hasEnded:
 		delete(a.instances, m.id)
 		a.forgetLists(m.instance)
@@ -147,7 +144,7 @@ func (a *poolActor) Receive(m any) {
 	case *holderGone:
 		a.carryOut(a.pool.HolderGone(now, m.holder, m.why))
 	case *hasMoved:
-		a.carryOut(a.pool.Move(m.id))
+		a.carryOut(pool.Move(a.pool, m.id))
 	case *configured:
 		a.configure(now, m)
 		m.Done()

@@ -23,9 +23,8 @@ type Backends interface {
 	Learn(ctx context.Context, name string, c backend.Caller) (*backend.Catalogue, error)
 	// Inherit reports whether the caller's instance goes on with what an earlier process, or another node, has left.
 	Inherit(ctx context.Context, name string, c backend.Caller) bool
-	// SessionGone says that nobody will call for a session again, and SessionMoved that it is another node's now.
-	SessionGone(session string)
-	SessionMoved(session string)
+	// SessionGone says that nobody will call for a session again, or if it has moved, that it is another node's now.
+	SessionGone(session string, moved bool)
 }
 
 // Asked is what is asked of a backend.
@@ -77,6 +76,10 @@ func Of(b *backend.Backends) Backends { return running{b} }
 type running struct{ *backend.Backends }
 
 var _ Backends = running{}
+
+func (r running) Inherit(ctx context.Context, name string, c backend.Caller) bool {
+	return backend.Inherit(ctx, r.Backends, name, c)
+}
 
 func (r running) Call(ctx context.Context, name string, c backend.Caller, q Asked) (upstream.Response, error) {
 	out := backend.Request{Method: q.Method, Params: q.Params, Header: q.Header, Asks: q.Asks, Safe: q.Safe, Level: q.Level, Key: q.Key, Again: q.Again, Progress: q.Progress, Tasks: q.Tasks, Begun: q.Begun}

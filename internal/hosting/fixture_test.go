@@ -77,9 +77,7 @@ func (f *fake) Learn(ctx context.Context, name string, c backend.Caller) (*backe
 
 func (f *fake) Inherit(context.Context, string, backend.Caller) bool { return false }
 
-func (f *fake) SessionMoved(session string) { f.SessionGone(session) }
-
-func (f *fake) SessionGone(session string) {
+func (f *fake) SessionGone(session string, _ bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.gone = append(f.gone, session)

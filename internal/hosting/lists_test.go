@@ -329,7 +329,7 @@ func TestLevels(t *testing.T) {
 	if got, want := f.requests(), []string{`a tools/call {"name":"echo"}`, `a tools/call {"name":"echo"}`, `a logging/setLevel {"level":"error"}`}; !slices.Equal(got, want) || !slices.Equal(levels, []string{"", "debug"}) {
 		t.Errorf("%s with the levels %q", lines(got...), levels)
 	}
-	s.SessionGone(c.Session)
+	s.SessionGone(c.Session, false)
 	if !slices.Equal(f.gone, []string{c.Session}) {
 		t.Errorf("gone: %q", f.gone)
 	}

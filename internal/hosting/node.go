@@ -206,11 +206,8 @@ func (n *Node) Learn(ctx context.Context, name string, c backend.Caller) (*backe
 
 // Inherit implements Backends.
 func (n *Node) Inherit(ctx context.Context, name string, c backend.Caller) bool {
-	return n.ready().Inherit(ctx, name, c)
+	return backend.Inherit(ctx, n.ready(), name, c)
 }
 
 // SessionGone implements Backends.
-func (n *Node) SessionGone(session string) { n.ready().SessionGone(session) }
-
-// SessionMoved implements Backends.
-func (n *Node) SessionMoved(session string) { n.ready().SessionMoved(session) }
+func (n *Node) SessionGone(session string, moved bool) { n.ready().SessionGone(session, moved) }

@@ -40,18 +40,13 @@ func (s *Server) RootsChanged(ctx context.Context, session string) {
 }
 
 // Goes reports whether a session goes on with what another node, or an earlier process, has left of its instance of a backend.
-func (s *Server) Goes(ctx context.Context, key string, c *Caller) bool {
+func Goes(ctx context.Context, s *Server, key string, c *Caller) bool {
 	return s.backends.Inherit(ctx, key, c.Caller)
 }
 
-// SessionMoved says that a session is another node's now.
-func (s *Server) SessionMoved(session string) {
-	s.backends.SessionMoved(session)
-	s.followers.forget(session)
-}
-
-// SessionGone says that nobody will call for a session again. It waits until those backends know that others share.
-func (s *Server) SessionGone(session string) {
-	s.backends.SessionGone(session)
+// SessionGone says that nobody will call for a session again, or if it has moved, that it is another node's now. It waits until those backends
+// know that others share.
+func (s *Server) SessionGone(session string, moved bool) {
+	s.backends.SessionGone(session, moved)
 	s.followers.forget(session)
 }

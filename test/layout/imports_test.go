@@ -63,7 +63,7 @@ var layers = []layer{
 	{"actors/internal/mrtr", []string{"codec", "internal/limits"}, nil, "what a client carries for a call knows nothing of how the call waits"},
 	{"internal/apikey", []string{"auth", "internal/admin", "internal/scope", "internal/unknown", "internal/store"}, []string{"cluster", "internal/nodestore", "test/kit"}, "an operator's keys are known without the store that has them, and whoever calls with them"},
 	{"internal/revocation", []string{"auth", "internal/admin", "internal/limits", "internal/unknown", "internal/store"}, nil, "whose tokens are refused is known without the store that says so, and whoever comes with them"},
-	{"internal/nodestore", []string{"cluster", "internal/apikey", "internal/revocation", "internal/store", "internal/worker"}, []string{"auth"}, "it joins cluster to who keeps something there, and nothing else"},
+	{"internal/nodestore", []string{"cluster", "internal/apikey", "internal/backend", "internal/revocation", "internal/store", "internal/worker"}, []string{"auth"}, "it joins cluster to who keeps something there, and nothing else"},
 	{"internal/worker", []string{"codec", "mcp", "actors", "internal/guard", "internal/kernel", "internal/limits", "internal/quota", "internal/store", "internal/task"}, []string{"cluster", "internal/nodestore", "test/kit"}, "whoever runs tasks declares what it needs of the store"},
 	{"internal/tasknews", []string{"mcp", "actors", "internal/limits", "internal/protocol", "internal/task", "internal/worker"}, nil, "what is told of tasks is known without who answers for them"},
 	{"internal/spoken", []string{"mcp", "codec", "internal/protocol", "internal/refusal"}, nil, "what a server speaks is known without the server"},

@@ -172,29 +172,20 @@ func (p *Pool) Exited(now time.Time, id InstanceID, detail string) []Effect {
 	return p.take()
 }
 
-// Broke says that an instance can serve nobody any more, though it is not gone yet. Exited must follow.
-func (p *Pool) Broke(now time.Time, id InstanceID, detail string) []Effect {
+// Broke says that an instance can serve nobody any more, though it is not gone yet. Exited must follow. One that its backend has forgotten, as after a
+// restart of that, is no failure to start.
+func (p *Pool) Broke(now time.Time, id InstanceID, detail string, forgotten bool) []Effect {
 	in := p.all[id]
 	if in == nil || in.state != ready {
 		return nil
 	}
-	in.of.faults.lived(now, in.ready, detail)
-	p.retire(now, in)
-	return p.take()
-}
-
-// Forgotten is Broke for an instance that can serve nobody because its backend knows it no more, as after a restart of that: no failure to start.
-func (p *Pool) Forgotten(now time.Time, id InstanceID) []Effect {
-	if in := p.all[id]; in != nil && in.state == ready {
-		p.retire(now, in)
+	if !forgotten {
+		in.of.faults.lived(now, in.ready, detail)
 	}
-	return p.take()
-}
-
-func (p *Pool) retire(now time.Time, in *instance) {
 	p.become(in, stopping)
 	in.reason = Exited
 	p.settle(now, in.of)
+	return p.take()
 }
 
 // Ponged says that an instance has answered a ping, or has said anything else.
@@ -217,7 +208,7 @@ func (p *Pool) Holds(now time.Time, id InstanceID, bytes int64) []Effect {
 }
 
 // Move says that another process has an instance now.
-func (p *Pool) Move(id InstanceID) []Effect {
+func Move(p *Pool, id InstanceID) []Effect {
 	if in := p.all[id]; in != nil && in.state != stopping {
 		p.stop(in, Moved)
 	}
