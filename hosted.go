@@ -3,6 +3,7 @@ package troupe
 import (
 	"context"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/troupe-run/troupe/actors"
@@ -49,7 +50,7 @@ func (s *serviceHosting) passes(principal any) map[string][]string {
 		return nil
 	}
 	var passed map[string][]string
-	for _, name := range h.OfSessions().PassedHeaders() {
+	for _, name := range h.PassedHeaders() {
 		if values := header.Values(name); len(values) > 0 {
 			if passed == nil {
 				passed = make(map[string][]string)
@@ -88,22 +89,21 @@ func (s hostedNews) Adopted(ctx context.Context, session string) {
 	}
 }
 
-// anchored begins anew, for a session, what it had with the instances of a node that is gone.
-func (s *serviceHosting) anchored(p *actors.Peer) {
+// anchored begins anew, for a session, what it had with the instances of a node that is gone, or has begun anew.
+func (s *serviceHosting) anchored(p *actors.Peer, had []string) {
 	h, c := s.now(), s.callerOf(p)
 	if h == nil || c == nil || c.Session == "" {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), tellTime)
 	defer cancel()
-	for _, key := range h.OfSessions().Keys() {
-		if !hosting.Goes(ctx, h, key, c) {
-			hostedNews{s}.Lost(key, c.Session, pool.Exited)
-		}
+	lost := slices.DeleteFunc(had, func(key string) bool { return hosting.Goes(ctx, h, key, c) })
+	for _, key := range lost {
+		hostedNews{s}.Lost(key, c.Session, pool.Exited)
 	}
 	for _, uri := range p.Subscribed() {
 		item, ok := h.Find(c, listing.Resources, uri)
-		if !ok || !item.OfSession() || (hostedCalls{s}).hasResource(uri) {
+		if !ok || !slices.Contains(lost, item.Key()) || (hostedCalls{s}).hasResource(uri) {
 			continue
 		}
 		if err := h.Subscribe(ctx, c, item, uri, mcp.MethodResourcesSubscribe); err != nil {
@@ -117,5 +117,5 @@ func (s hostedCalls) anchorHere(ctx context.Context, call *Call, c *hosting.Call
 	if c.Session == "" || !item.OfSession() {
 		return nil
 	}
-	return actors.AnchorHere(ctx, call.peer.p)
+	return actors.AnchorHere(ctx, call.peer.p, item.Key())
 }

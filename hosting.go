@@ -22,6 +22,7 @@ import (
 	"github.com/troupe-run/troupe/internal/hostfile"
 	"github.com/troupe-run/troupe/internal/hosting"
 	"github.com/troupe-run/troupe/internal/protocol"
+	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -434,6 +435,9 @@ func (s hostedCalls) findCompleted(ctx context.Context, call *Call, c *hosting.C
 func (s hostedCalls) ask(ctx context.Context, call *Call, c *hosting.Caller, item *hosting.Item, task *hostedTask, dst []byte) (out []byte, failed bool, _ *mcp.Error) {
 	h := s.now()
 	if err := s.anchorHere(ctx, call, c, item); err != nil {
+		if errors.Is(err, actors.ErrElsewhere) && call.c.Attempt() > 1 && string(call.msg.Method) == mcp.MethodToolsCall && !item.Safe() {
+			return nil, false, refusal.Lost.MCP() // it has run there
+		}
 		out, refused := s.respondError(dst, call, item, err)
 		return out, false, refused
 	}

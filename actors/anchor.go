@@ -55,6 +55,7 @@ type anchorSearch struct {
 	need Anchoring
 	lost session.Anchor // what it had of the session is gone
 	seen session.Anchor // by the record, when it was asked last
+	gone session.Anchor // of which another boot is tried in place of this one
 }
 
 // leave says that a service has nothing of a session here any more, if it had something by the anchor in the session's record: the session has moved to
@@ -77,11 +78,23 @@ func (x *anchorSearch) findAnchor(ctx context.Context) (at store.Address, err er
 		case x.seen == self, vacant && x.need != AnchorNeeded:
 			return at, nil
 		case !vacant:
-			return x.bootOf(x.seen), nil
+			if x.gone == x.seen {
+				return x.bootOf(x.seen), nil
+			}
+			return store.Address{Node: x.seen.Node, Boot: x.seen.Boot}, nil
 		}
 		if err := x.replaceAnchor(ctx, x.s, x.seen); err != nil {
 			return at, err
 		}
+	}
+}
+
+// noteGone says that a node has nothing of the session. Its next boot may have what this one had, and is waited for until a moment; if none comes, or
+// has nothing either, that is lost.
+func (x *anchorSearch) noteGone(ctx context.Context, at store.Address, until time.Time) {
+	x.gone = x.seen
+	if x.awaitReturn(ctx, x.seen, until); x.bootOf(x.seen) == at {
+		x.lost = x.seen
 	}
 }
 
@@ -97,19 +110,39 @@ func (d *anchors) bootOf(a session.Anchor) store.Address {
 // replaceAnchor anchors a session here, if the record still names old.
 func (d *anchors) replaceAnchor(ctx context.Context, s *sessionActor, old session.Anchor) error {
 	self, done := d.self(), false
+	var had []string
 	err := s.home.changeRecord(ctx, func(r *session.Record) bool {
 		if done = r.Anchor == old; done {
-			r.Anchor = self
+			had = r.Anchored
+			r.Anchor, r.Anchored = self, nil
 		}
 		return done
 	})
-	if err == nil && done && old.Node != "" && old.Node != self.Node {
-		d.node.log.Info("a session goes on without what its node had of it", "session", s.key.ID, "node", old.Node)
-		if s.svc.Anchored != nil {
-			go s.svc.Anchored(s.peer)
-		}
+	if err != nil || !done || old.Node == "" {
+		return err
 	}
-	return err
+	if old.Node != self.Node {
+		d.node.log.Info("a session goes on at another node than before", "session", s.key.ID, "node", old.Node)
+	}
+	if s.svc.Anchored != nil {
+		go s.svc.Anchored(s.peer, had)
+	}
+	return nil
+}
+
+// noteAnchored has the session's record say that something is here.
+func (d *anchors) noteAnchored(ctx context.Context, s *sessionActor, what string) error {
+	self := d.self()
+	if rec := &s.view.Load().rec; rec.Anchor == self && slices.Contains(rec.Anchored, what) {
+		return nil
+	}
+	return s.home.changeRecord(ctx, func(r *session.Record) bool {
+		if r.Anchor != self || slices.Contains(r.Anchored, what) {
+			return false
+		}
+		r.Anchored = append(slices.Clone(r.Anchored), what)
+		return true
+	})
 }
 
 // awaitReturn waits until a moment for the next boot of a node that has ended.
@@ -173,11 +206,12 @@ func (d *anchors) routeMessage(svc *Service, in *Input, principal any, m *codec.
 		case forwardServed:
 			return true
 		case forwardMissing:
-			if d.awaitReturn(ctx, x.seen, until); d.bootOf(x.seen) == at {
-				x.lost = x.seen
-			}
-			if err := (sessionView{s}).rereadRecord(nil, true, true); err != nil {
-				x.lost = session.Anchor{}
+			err := (sessionView{s}).rereadRecord(nil, true, true)
+			if err == nil && s.view.Load().rec.Anchor == x.seen { // or it has moved meanwhile
+				x.noteGone(ctx, at, until)
+				if err = (sessionView{s}).rereadRecord(nil, true, true); err != nil {
+					x.lost = session.Anchor{}
+				}
 			}
 		default:
 			_ = pause(ctx, anchorPause)
@@ -230,6 +264,7 @@ func (d *anchors) beginForward(s *sessionActor, in *Input, principal any, m *cod
 		if svc.Passes != nil {
 			by.Passed = svc.Passes(principal)
 		}
+		by.Needs = in.neededScopes()
 		f.head.Principal, err = by.seal(n, &f.head)
 	}
 	if err != nil {
@@ -252,6 +287,7 @@ func (f *forwardedCall) end() {
 type carriedRequest struct {
 	Principal json.RawMessage
 	Passed    map[string][]string `json:",omitempty"`
+	Needs     []string            `json:",omitempty"` // scopes
 }
 
 func (by *carriedRequest) seal(n *Node, head *forwardHead) ([]byte, error) {
@@ -338,6 +374,9 @@ func (c *inboundForward) takeCall(l *store.Letter, m *codec.Message, body []byte
 		principal, in.Principal = svc.Carried(by.Principal, by.Passed)
 	}
 	in.Session, in.Version, in.Trace, in.Via, in.Caller, in.Routed = c.head.Session, c.head.Version, c.head.Trace, c.head.Via, principal, true
+	if by.Needs != nil {
+		in.Needs = &by.Needs
+	}
 	in.Conn = routedConn{n.relays.openExchange(c.key, &c.in, limits.MaxQueued.Value()), principal}
 	replyTo(l, done, []byte{isTaken})
 	go func() {
@@ -383,18 +422,24 @@ type routedConn struct {
 // Holder is who has the connection.
 func (c routedConn) Holder() any { return c.holder }
 
+// ErrElsewhere says that a session is anchored at another node, which may live. It is an ErrUnavailable.
+var ErrElsewhere = fmt.Errorf("actors: the session is anchored at another node: %w", store.ErrUnavailable)
+
 // anchorHere implements anchorage.
-func (d *anchors) anchorHere(ctx context.Context, s *sessionActor) error {
+func (d *anchors) anchorHere(ctx context.Context, s *sessionActor, what string) error {
 	x := &anchorSearch{anchors: d, s: s, need: AnchorNeeded}
-	for {
+	for until := time.Now().Add(returnWait); ; {
 		at, err := x.findAnchor(ctx)
-		if err != nil || at.Node == "" {
+		if err != nil {
 			return err
 		}
-		if gone, err := d.node.fleet.mail.Gone(ctx, at); err != nil || !gone {
-			return fmt.Errorf("actors: the session is anchored at node %s: %w", at.Node, store.ErrUnavailable)
+		if at.Node == "" {
+			return d.noteAnchored(ctx, s, what)
 		}
-		x.lost = x.seen
+		if gone, err := d.node.fleet.mail.Gone(ctx, at); err != nil || !gone {
+			return ErrElsewhere
+		}
+		x.noteGone(ctx, at, until)
 	}
 }
 

@@ -40,14 +40,15 @@ func inAnchoredFleet(t *testing.T, n int, fate func(kind string) sim.Fate, f fun
 				defer mu.Unlock()
 				moved = append(moved, m.name+" "+what)
 			}
-			m.svc.Anchored, m.svc.Left = func(*Peer) { note("has it") }, func(SessionKey, bool) { note("has it no more") }
+			m.svc.Anchored, m.svc.Left = func(*Peer, []string) { note("has it") }, func(SessionKey, bool) { note("has it no more") }
 			m.handler.f = func(context.Context, *Call) ([]byte, *mcp.Error) { return []byte(`{"at":"` + m.name + `"}`), nil }
 			Mount(m.Node, m.svc)
 		}
 		f(t, all, func() []string {
 			mu.Lock()
 			defer mu.Unlock()
-			return slices.Compact(slices.Sorted(slices.Values(moved)))
+			all := slices.Sorted(slices.Values(moved))
+			return slices.CompactFunc(all, func(x, y string) bool { return x == y && strings.HasSuffix(x, "no more") }) // which may be told again
 		})
 	})
 }
@@ -227,7 +228,7 @@ func TestNextBootOfAnAnchor(t *testing.T) {
 				if got := by.post(session, message("2", "x")).at(t); got != "A" {
 					t.Errorf("the call ran at %s", got)
 				}
-				if got := moved(); len(got) != 0 {
+				if got := moved(); slices.ContainsFunc(got, func(what string) bool { return what != "a has it" }) || len(got) > 1 {
 					t.Errorf("anchors moved: %q", got)
 				}
 			})

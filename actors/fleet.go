@@ -290,7 +290,7 @@ type sessionLetter struct {
 	Session SessionKey
 	Rev     uint64         `json:",omitempty"` // of the record that was written
 	Old     string         `json:",omitempty"` // a stream that is the standalone stream no more
-	Anchor  session.Anchor `json:",omitzero"`  // of a session that has ended
+	Anchor  session.Anchor `json:",omitzero"`  // of a session that has ended, or has moved
 	Expired bool           `json:",omitempty"` // the session has ended by its own clock
 	Forget  bool           `json:",omitempty"` // the answers that calls share are not right any more
 	Change  uint64         `json:",omitempty"` // what makes them wrong; 0 if nothing says it
@@ -333,6 +333,9 @@ func (f *fleet) broadcastChange(ctx context.Context, key SessionKey, was, now *s
 		return
 	}
 	m := &sessionLetter{Session: key, Rev: rev}
+	if was.Anchor != now.Anchor {
+		m.Anchor = was.Anchor
+	}
 	if was.Level != now.Level || !slices.Equal(was.Subscribed, now.Subscribed) {
 		f.askOthers(ctx, letterSessionChanged, m)
 	}

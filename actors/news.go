@@ -351,7 +351,8 @@ func (f *nodeNews) receiveChanged(l *store.Letter) {
 	if st, ok := n.streams.Get(StreamKey{key, m.Old}); ok && len(st.rec.Calls) == 0 {
 		_ = st.Post(endStream{})
 	}
-	begins := n.sessions.Begins(key) // first: what begins later reads the new record
+	n.anchors.leave(key, m.Anchor, true) // the session may not be in memory
+	begins := n.sessions.Begins(key)     // first: what begins later reads the new record
 	s, here := n.sessions.Get(key)
 	if here && m.Forget {
 		s.sharedAnswer().forgetAnswer(m.Change)

@@ -518,10 +518,10 @@ type Service struct {
 	// Anchoring, if not nil, says of a message of a session whether it is about what one node alone has of the session: see package anchor.
 	// It is asked for each message, and must be quick.
 	Anchoring func(m *codec.Message) Anchoring
-	// Anchored, if not nil, is called on a goroutine of its own when a session is anchored here because the node where it was is gone, with all
-	// that it had of the session. Left is called, perhaps more than once, when a session was
+	// Anchored, if not nil, is called on a goroutine of its own when a session is anchored here because the node where it was is gone, or has
+	// begun anew, with what it had of the session by the names of AnchorHere. Left is called, perhaps more than once, when a session was
 	// anchored here and has moved to another node, or has ended at one.
-	Anchored func(p *Peer)
+	Anchored func(p *Peer, had []string)
 	Left     func(key SessionKey, moved bool)
 }
 
@@ -605,9 +605,9 @@ const (
 	Disconnected               // with its connection: a bound session
 )
 
-// AnchorHere anchors the session at this node for a call that runs here, as one that was taken over does. ErrUnavailable: it is anchored at
-// another node, which may live.
-func AnchorHere(ctx context.Context, p *Peer) error {
+// AnchorHere anchors the session at this node for a call that runs here, as one that was taken over does, and notes what of the service the session
+// has here from now on. ErrElsewhere: it is anchored at another node, which may live.
+func AnchorHere(ctx context.Context, p *Peer, what string) error {
 	s, err := p.currentActor()
 	switch {
 	case errors.Is(err, ErrNoStream):
@@ -615,7 +615,7 @@ func AnchorHere(ctx context.Context, p *Peer) error {
 	case err != nil || p.sessions.fleet.mail == nil || !s.shared:
 		return err
 	}
-	return clientSession{p}.endedError(s.sessions.anchors.anchorHere(ctx, s))
+	return clientSession{p}.endedError(s.sessions.anchors.anchorHere(ctx, s, what))
 }
 
 // Send is Peer.Push, but the stream may be written by another node. Messages arrive in the order in which they are sent. It never waits; what is too much

@@ -38,8 +38,8 @@ type sessions struct {
 type anchorage interface {
 	// leave says that a service has nothing of a session here any more, if it had something by the anchor in the session's record.
 	leave(key SessionKey, was session.Anchor, moved bool)
-	// anchorHere anchors a session at this node. ErrUnavailable: it is anchored at another node, which may live.
-	anchorHere(ctx context.Context, s *sessionActor) error
+	// anchorHere anchors a session at this node, for what is to begin here. ErrElsewhere: it is anchored at another node, which may live.
+	anchorHere(ctx context.Context, s *sessionActor, what string) error
 }
 
 // entryWriter has the writer of a stream, wherever that is, store an entry.

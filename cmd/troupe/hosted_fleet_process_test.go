@@ -103,7 +103,7 @@ func TestHostedWhenItsNodeIsLost(t *testing.T) {
 	if after.PID == first.PID || after.N != 1 {
 		t.Errorf("process %d counts %d", after.PID, after.N)
 	}
-	if got := strings.Count(all[1].stderr.String(), "goes on without what its node had"); got != 1 {
+	if got := strings.Count(all[1].stderr.String(), "goes on at another node than before"); got != 1 {
 		t.Errorf("that was logged %d times", got)
 	}
 }

@@ -235,7 +235,7 @@ func (b *Backends) Call(ctx context.Context, name string, c Caller, q Request) (
 			return r, nil
 		}
 		f, _ := errors.AsType[*upstream.Failure](err)
-		if ctx.Err() != nil || f == nil || try == mostTries || !mayTryAgain(f, q.Safe) {
+		if ctx.Err() != nil || f == nil || try == mostTries || !mayTryAgain(f, q.Safe) || l.in.isNobodys() {
 			if err = failed(ctx, name, err, l.in.lastWords(f)); errors.Is(err, upstream.ErrUnsent) {
 				err = cmp.Or(lost, err)
 			}
@@ -325,14 +325,17 @@ func (b *Backends) SessionGone(session string, moved bool) {
 	b.tell(&holderGone{holder, why})
 }
 
-// Inherit begins an instance for a caller that goes on with what an earlier process, or another node, has left in the store. It reports false if
-// nothing lay there; where what lay there was of no use, the loss has been told.
+// Inherit begins an instance for a caller that goes on with what an earlier process, or another node, has left in the store, unless it has one. It reports
+// false if it has none and nothing lay there; where what lay there was of no use, the loss has been told.
 func Inherit(ctx context.Context, b *Backends, name string, c Caller) bool {
 	of, ok := b.find(name)
 	if !ok {
 		return false
 	}
 	holder, _ := c.holderOf(of.Options.Isolation, 0)
+	if b.awaitAdoption(ctx) == nil && holder != "" && slices.ContainsFunc(instancesOf(b, name, holder), (*instance).hasFound) {
+		return true
+	}
 	if !b.deposits.find(ctx, depositName(of, c.kindOf(of), holder, b.c.Node)) {
 		return false
 	}

@@ -34,7 +34,7 @@ type instance struct {
 	proc    atomic.Pointer[keeper.Process] // nil for what is none
 	deposit atomic.Pointer[deposit]        // what it leaves in the store; nil where nothing can be left there
 	passing atomic.Bool                    // it leaves nothing there after all
-	found   bool                           // an earlier process has left something in the store
+	found   bool                           // an earlier process has left something for it
 	heir    bool                           // it goes on with what an earlier process has left in the store
 	link    func()                         // ends what else the link has, nil for nothing
 	lists   chan struct{}                  // closed once it has listed, or could not
@@ -89,6 +89,22 @@ var (
 	errKept  = errStopping{pool.Kept}
 	errMoved = errStopping{pool.Moved}
 )
+
+// hasFound reports whether the instance goes on, or has tried to, with what an earlier process has left.
+func (in *instance) hasFound() bool {
+	select {
+	case <-in.ready:
+		return in.found
+	default:
+		return false
+	}
+}
+
+// isNobodys reports whether the instance ends because whose it was is gone: another one would be for nobody.
+func (in *instance) isNobodys() bool {
+	why := reasonOf(context.Cause(in.life))
+	return in.life.Err() != nil && (why == string(pool.Left) || why == string(pool.Moved))
+}
 
 // isLeft reports whether another process goes on with the instance, or may.
 func (in *instance) isLeft() bool {

@@ -239,7 +239,7 @@ func (b *Backends) adoptOne(ctx context.Context, client *keeper.Client, kept kee
 		lifetime{in}.end("left")
 		return err
 	}
-	in.conn = conn
+	in.conn, in.found = conn, true
 	hearing{in}.takeOver(texts[followedName])
 	left.offer(b)
 	close(in.ready)

@@ -169,17 +169,9 @@ func (all OfSessions) MayHave(of listing.Of, name string) bool {
 	return slices.ContainsFunc(all, func(m *mounted) bool { return m.mayHave(of, name) })
 }
 
-// Keys are their keys.
-func (all OfSessions) Keys() (keys []string) {
-	for _, m := range all {
-		keys = append(keys, m.Key)
-	}
-	return keys
-}
-
-// PassedHeaders are the names of the headers that they are passed.
-func (all OfSessions) PassedHeaders() (names []string) {
-	for _, m := range all {
+// PassedHeaders are the names of the headers that backends are passed.
+func (s *Server) PassedHeaders() (names []string) {
+	for _, m := range *s.now.Load() {
 		names = append(names, m.Options.PassHeaders...)
 	}
 	return names

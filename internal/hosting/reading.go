@@ -269,6 +269,9 @@ func (i *Item) Meta() (m mcp.Meta) {
 // Backend is the name of its backend, as the configuration has it.
 func (i *Item) Backend() string { return i.backend.Name }
 
+// Key is the key of its backend.
+func (i *Item) Key() string { return i.backend.Key }
+
 // Kept reports whether calls of it go on when this process ends.
 func (i *Item) Kept() bool { return i.backend.Kept }
 

@@ -26,6 +26,7 @@ type Record struct {
 	Values       map[string]json.RawMessage `json:"values,omitempty"`       // of handlers; never changed in place, see SetValue
 	Fresh        bool                       `json:"fresh,omitempty"`        // the client has sent nothing since initialize
 	Anchor       Anchor                     `json:"anchor,omitzero"`        // the node that has what only one can have of the session
+	Anchored     []string                   `json:"anchored,omitempty"`     // what that is, by the service's names; never changed in place
 	Created      time.Time                  `json:"created"`
 	Written      time.Time                  `json:"written"`
 	Expires      time.Time                  `json:"expires"`

@@ -64,6 +64,9 @@ func inFleet(t *testing.T, n int, s *tallying, f func(t *testing.T, hosts []*hos
 	host.Fleet(t, n, troupe.Options{}, func(h *host.Host) {
 		h.Server = troupe.NewServer(mcp.Implementation{Name: "endpoint", Version: "9"}, nil)
 		troupe.AddBackend(h.Server, "one", theirs.Serve("counter", s.serve), theirs.Options{Prefix: theirs.NoPrefix})
+		// What nobody calls has nothing to lose.
+		unused := &stranger{lists: map[string]string{"tools": `{"name":"rest","inputSchema":{"type":"object"}}`}}
+		troupe.AddBackend(h.Server, "unused", theirs.Serve("unused", unused.serve), theirs.Options{OnLoss: theirs.End})
 		h.Runtime.Mount("/hosted", h.Server)
 		h.URL = strings.TrimSuffix(h.URL, "/mcp") + "/hosted"
 	}, f)
