@@ -162,6 +162,8 @@ var errClientGone = errors.New("the client is gone")
 func (d *anchors) routeMessage(svc *Service, in *Input, principal any, m *codec.Message, body []byte) (routed bool) {
 	n := d.node
 	switch {
+	case n.drain.over.Load(): // this node refuses it, or what it forwards is cut in a moment
+		return false
 	case n.fleet.mail == nil, svc.Anchoring == nil, in.Session == "", in.Routed, string(m.Method) == mcp.MethodInitialize:
 		return false
 	case m.Kind == codec.Result, m.Kind == codec.ErrorResponse: // an answer finds its question
