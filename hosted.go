@@ -50,7 +50,7 @@ func (s *serviceHosting) passes(principal any) map[string][]string {
 		return nil
 	}
 	var passed map[string][]string
-	for _, name := range h.PassedHeaders() {
+	for _, name := range hosting.PassedHeaders(h) {
 		if values := header.Values(name); len(values) > 0 {
 			if passed == nil {
 				passed = make(map[string][]string)

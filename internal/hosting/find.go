@@ -170,7 +170,7 @@ func (all OfSessions) MayHave(of listing.Of, name string) bool {
 }
 
 // PassedHeaders are the names of the headers that backends are passed.
-func (s *Server) PassedHeaders() (names []string) {
+func PassedHeaders(s *Server) (names []string) {
 	for _, m := range *s.now.Load() {
 		names = append(names, m.Options.PassHeaders...)
 	}
