@@ -186,6 +186,14 @@ func (x *deposit) claim(ctx context.Context, texts map[string][]byte) error {
 	return err
 }
 
+// clear forgets what it has: it was of a session that is no more.
+func (x *deposit) clear() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	clear(x.texts)
+	x.size = 0
+}
+
 func (x *deposit) save(ctx context.Context, data []byte, rev uint64) (next uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, depositWait)
 	defer cancel()

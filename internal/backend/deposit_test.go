@@ -225,6 +225,22 @@ func (e *estates) Drop(_ context.Context, name string, rev uint64) error {
 	return e.failed("drop")
 }
 
+// calls is how many calls lie there.
+func (e *estates) calls() (n int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, is := range e.of {
+		var stored storedDeposit
+		_ = json.Unmarshal(is.data, &stored)
+		for name := range stored.Texts {
+			if strings.HasPrefix(name, callPrefix) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
 func (e *estates) len() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -355,7 +371,15 @@ func TestSessionAtURLIsGone(t *testing.T) {
 		r, e, told := newRemote(), newEstates(), &changes{}
 		one := r.process(t, e, told, host.Options{})
 		call(t, one, "far", Caller{Session: "s"}, Request{})
+		call(t, one, "far", Caller{Session: "s"}, Request{Method: "resources/subscribe", Params: []byte(`{"uri":"a://b"}`)})
+		go func() {
+			_, _ = one.Call(t.Context(), "far", Caller{Session: "s"}, Request{Method: "tools/call", Params: []byte(`{"name":"slow"}`), Key: "key"})
+		}()
+		time.Sleep(time.Second)
 		one.Close(t.Context(), 0)
+		if n := e.calls(); n != 1 {
+			t.Errorf("%d calls are left", n)
+		}
 		r.forget()
 		two := r.process(t, e, told, host.Options{})
 		if got := call(t, two, "far", Caller{Session: "s"}, Request{}); got != `{"session":"at-2","n":1}` {
@@ -364,6 +388,9 @@ func TestSessionAtURLIsGone(t *testing.T) {
 		synctest.Wait()
 		if all := told.all(); len(all) != 1 {
 			t.Errorf("it was told %q, want one loss", all)
+		}
+		if n, m := e.calls(), r.count("resources/subscribe"); n != 0 || m != 2 {
+			t.Errorf("%d calls of the session before are left, and %d times it was said what the client follows", n, m)
 		}
 		call(t, two, "far", Caller{Session: "s"}, Request{}) // which has the place in the store of the one before
 		two.Close(t.Context(), 0)

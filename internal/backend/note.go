@@ -127,6 +127,11 @@ func (in lifetime) inherit(ctx context.Context, address string, texts map[string
 		return remains{}, false
 	}
 	if in.isForgotten(ctx, conn) {
+		in.deposit.Load().clear()
+		var followed leftFollowed
+		if json.Unmarshal(texts[followedName], &followed) == nil { // the next session is told them
+			in.b.subscriptions.note(ownership{in.of.Name, in.holder()}, followed.URIs...)
+		}
 		return remains{}, false
 	}
 	in.conn, in.heir = conn, true
