@@ -329,7 +329,10 @@ func (f *forwardedCall) forwardCall(ctx context.Context, to store.Address) forwa
 		return forwardServed
 	case errors.Is(err, errNotHere):
 		return forwardMissing
-	case errors.Is(err, store.ErrNobody), errors.Is(err, errNotNow):
+	case errors.Is(err, errBigHead):
+		refusal.TooLarge.Tell(f.conn, f.head.ID)
+		return forwardServed
+	case errors.Is(err, store.ErrNobody), errors.Is(err, errNotNow), errors.Is(err, errNotKnown): // that node has not run it
 		if gone, err := n.fleet.mail.Gone(ctx, to); err == nil && gone {
 			return forwardMissing
 		}

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/troupe-run/troupe/actors/internal/relay"
 	"github.com/troupe-run/troupe/actors/internal/stream"
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/mcp"
@@ -334,4 +335,21 @@ func TestAnchorHearsOfTheEnd(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestHeadThatFitsNoLetter has a message come with so much beside it that no letter takes it: it is refused, and its connection is not cut.
+func TestHeadThatFitsNoLetter(t *testing.T) {
+	inAnchoredFleet(t, 2, nil, func(t *testing.T, all []*member, _ func() []string) {
+		a, b := all[0], all[1]
+		session := a.begin("2025-11-25")
+		a.post(session, message("1", "x"))
+		b.svc.Passes = func(any) map[string][]string {
+			return map[string][]string{"X-Long": {strings.Repeat("x", relay.MaxHead)}}
+		}
+		x := &heldConn{}
+		b.postOn(x, session, message("2", "x"))
+		if status, body := x.answer(); status != 413 {
+			t.Errorf("answered %d %s", status, body)
+		}
+	})
 }

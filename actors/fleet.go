@@ -105,6 +105,9 @@ var errNotHere = errors.New("actors: not on that node")
 // one.
 var errNotKnown = fmt.Errorf("actors: its release does not know such letters: %w", store.ErrUnavailable)
 
+// errBigHead reports that what is to be said of a request beside its body does not fit a letter, so that none was sent.
+var errBigHead = fmt.Errorf("actors: a request does not fit a letter: %w", store.ErrUnavailable)
+
 // errNotNow reports that a node has done nothing about a letter, and may later.
 var errNotNow = fmt.Errorf("it cannot tell: %w", store.ErrUnavailable)
 
@@ -417,7 +420,7 @@ const (
 func (f *fleet) forwardRequest(ctx context.Context, to store.Address, kind string, id relay.ID, head *forwardHead, body []byte) ([]byte, error) {
 	said, err := codec.Marshal(head)
 	if err != nil || len(said) > relay.MaxHead {
-		return nil, fmt.Errorf("actors: a request of %d bytes beside its body does not fit a letter: %w", len(said), store.ErrUnavailable)
+		return nil, fmt.Errorf("%w: it has %d bytes beside its body", errBigHead, len(said))
 	}
 	f.forwarded.Add(1)
 	at := min(len(body), relay.MaxUpload)
