@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/troupe-run/troupe/actors"
@@ -89,17 +90,31 @@ func (s hostedNews) Adopted(ctx context.Context, session string) {
 	}
 }
 
-// anchored begins anew, for a session, what it had with the instances of a node that is gone, or has begun anew.
-func (s *serviceHosting) anchored(p *actors.Peer, had []string) {
+// anchored begins anew, for a session, what it had with the instances of a node that is gone, or has begun anew. It returns those of which it is not
+// known yet whether they go on here.
+func (s *serviceHosting) anchored(ctx context.Context, p *actors.Peer, had []string) (unknown []string) {
 	h, c := s.now(), s.callerOf(p)
 	if h == nil || c == nil || c.Session == "" {
-		return
+		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), tellTime)
+	ctx, cancel := context.WithTimeout(ctx, tellTime)
 	defer cancel()
-	lost := slices.DeleteFunc(had, func(key string) bool { return hosting.Goes(ctx, h, key, c) })
-	for _, key := range lost {
-		hostedNews{s}.Lost(key, c.Session, pool.Exited)
+	goes, errs := make([]bool, len(had)), make([]error, len(had))
+	var asked sync.WaitGroup
+	for i, key := range had {
+		asked.Go(func() { goes[i], errs[i] = hosting.Goes(ctx, h, key, c) })
+	}
+	asked.Wait()
+	var lost []string
+	for i, key := range had {
+		switch {
+		case errs[i] != nil:
+			s.rt.log.Debug("it is not known what became of the instance of a session", "server", s.id, "backend", key, "error", errs[i])
+			unknown = append(unknown, key)
+		case !goes[i]:
+			lost = append(lost, key)
+			hostedNews{s}.Lost(key, c.Session, pool.Exited)
+		}
 	}
 	for _, uri := range p.Subscribed() {
 		item, ok := h.Find(c, listing.Resources, uri)
@@ -110,6 +125,7 @@ func (s *serviceHosting) anchored(p *actors.Peer, had []string) {
 			s.rt.log.Debug("a session does not follow a resource any more", "server", s.id, "error", err)
 		}
 	}
+	return unknown
 }
 
 // anchorHere has the session of a call be where this one is, if the item's instance is the session's own.

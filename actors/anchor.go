@@ -75,7 +75,10 @@ func (x *anchorSearch) findAnchor(ctx context.Context) (at store.Address, err er
 	for {
 		x.seen = x.s.view.Load().rec.Anchor
 		switch vacant := x.seen.Node == "" || x.seen == x.lost || x.seen.Node == self.Node; {
-		case x.seen == self, vacant && x.need != AnchorNeeded:
+		case x.seen == self:
+			x.settleOwed(x.s)
+			return at, nil
+		case vacant && x.need != AnchorNeeded:
 			return at, nil
 		case !vacant:
 			if x.gone == x.seen {
@@ -110,24 +113,52 @@ func (d *anchors) bootOf(a session.Anchor) store.Address {
 // replaceAnchor anchors a session here, if the record still names old.
 func (d *anchors) replaceAnchor(ctx context.Context, s *sessionActor, old session.Anchor) error {
 	self, done := d.self(), false
-	var had []string
 	err := s.home.changeRecord(ctx, func(r *session.Record) bool {
 		if done = r.Anchor == old; done {
-			had = r.Anchored
-			r.Anchor, r.Anchored = self, nil
+			owed := slices.Concat(r.Owed, r.Anchored)
+			slices.Sort(owed)
+			r.Anchor, r.Anchored, r.Owed = self, nil, slices.Compact(owed)
 		}
 		return done
 	})
-	if err != nil || !done || old.Node == "" {
-		return err
-	}
-	if old.Node != self.Node {
+	if err == nil && done && old.Node != "" && old.Node != self.Node {
 		d.node.log.Info("a session goes on at another node than before", "session", s.key.ID, "node", old.Node)
 	}
-	if s.svc.Anchored != nil {
-		go s.svc.Anchored(s.peer, had)
+	return err
+}
+
+// settleOwed has the service find out what became of what the anchors before this one had, as long as there is such in the record.
+func (d *anchors) settleOwed(s *sessionActor) {
+	if len(s.view.Load().rec.Owed) == 0 || s.svc.Anchored == nil || !s.owing.CompareAndSwap(false, true) {
+		return
 	}
-	return nil
+	go func() {
+		defer s.owing.Store(false)
+		var settled []string
+		for wait := time.Second; ; wait = min(2*wait, time.Minute) {
+			isSettled := func(what string) bool { return slices.Contains(settled, what) }
+			rec := s.view.Load().rec
+			if rec.Anchor != d.self() || len(rec.Owed) == 0 || s.ended.Load() {
+				return
+			}
+			if owed := slices.DeleteFunc(slices.Clone(rec.Owed), isSettled); len(owed) > 0 {
+				unknown := s.svc.Anchored(d.node.base, s.peer, slices.Clone(owed))
+				settled = append(settled, slices.DeleteFunc(owed, func(what string) bool { return slices.Contains(unknown, what) })...)
+			}
+			ctx, cancel := context.WithTimeout(d.node.base, s.svc.Limits.StoreWait)
+			err := s.home.changeRecord(ctx, func(r *session.Record) bool {
+				if r.Anchor != d.self() || !slices.ContainsFunc(r.Owed, isSettled) {
+					return false
+				}
+				r.Owed = slices.DeleteFunc(slices.Clone(r.Owed), isSettled)
+				return true
+			})
+			cancel()
+			if errors.Is(err, store.ErrNotFound) || err == nil && len(s.view.Load().rec.Owed) == 0 || pause(d.node.base, wait) != nil {
+				return
+			}
+		}
+	}()
 }
 
 // noteAnchored has the session's record say that something is here.
@@ -136,13 +167,18 @@ func (d *anchors) noteAnchored(ctx context.Context, s *sessionActor, what string
 	if rec := &s.view.Load().rec; rec.Anchor == self && slices.Contains(rec.Anchored, what) {
 		return nil
 	}
-	return s.home.changeRecord(ctx, func(r *session.Record) bool {
-		if r.Anchor != self || slices.Contains(r.Anchored, what) {
+	elsewhere := false
+	err := s.home.changeRecord(ctx, func(r *session.Record) bool {
+		if elsewhere = r.Anchor != self; elsewhere || slices.Contains(r.Anchored, what) {
 			return false
 		}
 		r.Anchored = append(slices.Clone(r.Anchored), what)
 		return true
 	})
+	if err == nil && elsewhere {
+		return ErrElsewhere
+	}
+	return err
 }
 
 // awaitReturn waits until a moment for the next boot of a node that has ended.
@@ -178,6 +214,7 @@ func (d *anchors) routeMessage(svc *Service, in *Input, principal any, m *codec.
 		return true
 	}
 	if s.view.Load().rec.Anchor == d.self() {
+		d.settleOwed(s)
 		return false
 	}
 	x := &anchorSearch{anchors: d, s: s, need: need}
@@ -439,7 +476,10 @@ func (d *anchors) anchorHere(ctx context.Context, s *sessionActor, what string) 
 			return err
 		}
 		if at.Node == "" {
-			return d.noteAnchored(ctx, s, what)
+			if err := d.noteAnchored(ctx, s, what); !errors.Is(err, ErrElsewhere) {
+				return err
+			}
+			continue // it has moved meanwhile
 		}
 		if gone, err := d.node.fleet.mail.Gone(ctx, at); err != nil || !gone {
 			return ErrElsewhere

@@ -41,8 +41,12 @@ func inAnchoredFleet(t *testing.T, n int, fate func(kind string) sim.Fate, f fun
 				defer mu.Unlock()
 				moved = append(moved, m.name+" "+what)
 			}
-			m.svc.Anchored, m.svc.Left = func(*Peer, []string) { note("has it") }, func(SessionKey, bool) { note("has it no more") }
-			m.handler.f = func(context.Context, *Call) ([]byte, *mcp.Error) { return []byte(`{"at":"` + m.name + `"}`), nil }
+			m.svc.Anchored = func(context.Context, *Peer, []string) []string {
+				note("has it")
+				return nil
+			}
+			m.svc.Left = func(SessionKey, bool) { note("has it no more") }
+			m.handler.f = m.answerAt(m.name)
 			Mount(m.Node, m.svc)
 		}
 		f(t, all, func() []string {
@@ -52,6 +56,18 @@ func inAnchoredFleet(t *testing.T, n int, fate func(kind string) sim.Fate, f fun
 			return slices.CompactFunc(all, func(x, y string) bool { return x == y && strings.HasSuffix(x, "no more") }) // which may be told again
 		})
 	})
+}
+
+// answerAt answers with a name, and notes what the session has here if the call is of those that need that.
+func (m *member) answerAt(name string) func(context.Context, *Call) ([]byte, *mcp.Error) {
+	return func(ctx context.Context, c *Call) ([]byte, *mcp.Error) {
+		if string(c.Message().Method) == "x" {
+			if err := AnchorHere(ctx, c.Peer(), "it"); err != nil {
+				return nil, &mcp.Error{Code: mcp.CodeInternalError, Message: err.Error()}
+			}
+		}
+		return []byte(`{"at":"` + name + `"}`), nil
+	}
 }
 
 // at returns which node has answered a call.
@@ -242,7 +258,7 @@ func (m *member) restarted(of *member) *member {
 	next := &member{office: m.office, box: m.office.Join(of.name, "next-boot"), store: &mortal{Store: m.store.Store}}
 	next.held = held{t: m.t, mem: m.mem, holds: holds{held: make(map[string]chan struct{})}, handler: &heldHandler{}}
 	next.Node = NewNode(Config{Name: of.name, Boot: "next-boot", Store: next.store, Keys: benchKeys{}, Mail: next.box, Replayed: next.replayed})
-	next.handler.f = func(context.Context, *Call) ([]byte, *mcp.Error) { return []byte(`{"at":"A"}`), nil }
+	next.handler.f = next.answerAt("A")
 	next.svc = NewService("s", safeHandler{next.handler}, Limits{})
 	next.svc.Anchoring, next.svc.Anchored = of.svc.Anchoring, of.svc.Anchored
 	Mount(next.Node, next.svc)
@@ -350,6 +366,90 @@ func TestHeadThatFitsNoLetter(t *testing.T) {
 		b.postOn(x, session, message("2", "x"))
 		if status, body := x.answer(); status != 413 {
 			t.Errorf("answered %d %s", status, body)
+		}
+	})
+}
+
+// TestWhatAnAnchorHadIsNotForgotten has a service not know at once what became of what a session had elsewhere, and its node die meanwhile: it is asked until it
+// knows, whichever node the session is at then, and once more after a write of which nobody knows whether it was done.
+func TestWhatAnAnchorHadIsNotForgotten(t *testing.T) {
+	inAnchoredFleet(t, 3, nil, func(t *testing.T, all []*member, _ func() []string) {
+		a, b, c := all[0], all[1], all[2]
+		var mu sync.Mutex
+		var asked []string
+		times := func(who string) (n int) {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, by := range asked {
+				if by == who+" it" {
+					n++
+				}
+			}
+			return n
+		}
+		var known atomic.Bool
+		for _, m := range all {
+			m.svc.Anchored = func(_ context.Context, _ *Peer, had []string) (unknown []string) {
+				mu.Lock()
+				defer mu.Unlock()
+				asked = append(asked, m.name+" "+strings.Join(had, " "))
+				if !known.Load() {
+					unknown = had
+				}
+				return unknown
+			}
+		}
+		session := a.begin("2025-11-25")
+		a.post(session, message("1", "x"))
+		a.kill()
+		if got := b.post(session, message("2", "told")).at(t); got != "b" {
+			t.Errorf("what is told ran at %s", got)
+		}
+		b.post(session, message("3", "elsewhere"))
+		if n := times("b"); n != 0 {
+			t.Errorf("b was asked %d times before the session was there", n)
+		}
+		if got := b.post(session, message("4", "x")).at(t); got != "b" {
+			t.Errorf("the next call ran at %s", got)
+		}
+		time.Sleep(10 * time.Second)
+		if n := times("b"); n < 3 || n > 5 {
+			t.Errorf("b was asked %d times within 10 s", n)
+		}
+		b.kill()
+		known.Store(true)
+		if got := c.post(session, message("5", "x")).at(t); got != "c" {
+			t.Errorf("the call after it ran at %s", got)
+		}
+		time.Sleep(10 * time.Minute)
+		c.post(session, message("6", "x"))
+		synctest.Wait()
+		if n := times("c"); n != 1 {
+			t.Errorf("c was asked %d times", n)
+		}
+	})
+}
+
+// TestNotedWhereItIs has a session move to another node before something of it is noted here: its call hears that.
+func TestNotedWhereItIs(t *testing.T) {
+	inAnchoredFleet(t, 2, nil, func(t *testing.T, all []*member, _ func() []string) {
+		a, b := all[0], all[1]
+		session := a.begin("2025-11-25")
+		a.post(session, message("1", "x"))
+		key := SessionKey{"anon", "s", session[:stream.IDLength]}
+		at := func(m *member) *sessionActor {
+			m.post(session, message("2", "elsewhere"))
+			s, ok := m.sessions.Get(key)
+			if !ok {
+				t.Fatal("the session is not here")
+			}
+			return s
+		}
+		if err := b.anchors.replaceAnchor(t.Context(), at(b), a.anchors.self()); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.anchors.noteAnchored(t.Context(), at(a), "more"); !errors.Is(err, ErrElsewhere) {
+			t.Errorf("noted: %v", err)
 		}
 	})
 }

@@ -46,6 +46,8 @@ type sessionActor struct {
 
 	sends sending // see Send
 
+	owing atomic.Bool // somebody finds out what became of what an earlier anchor had
+
 	// ended is set once, when the record is gone, before the calls are told. A session that has
 	// ended here is not served any more, though its actor may still run.
 	ended atomic.Bool

@@ -97,7 +97,7 @@ func New(c Config) *Backends {
 	b.life, b.end = context.WithCancel(context.Background())
 	b.subscriptions.of = make(map[ownership]map[string]bool)
 	b.left.of = make(map[string]*leftCall)
-	b.deposits = newDeposits(c.Estates, c.Clock, func(f func(context.Context)) { b.lives.Go(func() { f(b.life) }) })
+	b.deposits = newDeposits(c.Estates, c.Clock, c.Log, func(f func(context.Context)) { b.lives.Go(func() { f(b.life) }) })
 	b.journals = journal.New(limits.BackendLog.Value(), c.Clock.Now())
 	b.stderr = &stderr{log: c.Log, journals: b.journals, now: c.Clock.Now, of: make(map[string]*complainer)}
 	b.pool = poolActor{b: b, pool: pool.New(c.Bounds), instances: make(map[pool.InstanceID]*instance), waiting: make(map[pool.WantID]*lease)}
@@ -251,8 +251,10 @@ func (b *Backends) Call(ctx context.Context, name string, c Caller, q Request) (
 // joinLeft waits for the answer of a call that an earlier process has begun, if its instance goes on.
 func joinLeft(ctx context.Context, b *Backends, name string, c *Caller, q *Request) (upstream.Response, error) {
 	left := b.left.claim(q.Key)
-	if left == nil && Inherit(ctx, b, name, *c) {
-		left = b.left.claim(q.Key)
+	if left == nil {
+		if goes, _ := Inherit(ctx, b, name, *c); goes {
+			left = b.left.claim(q.Key)
+		}
 	}
 	if left == nil {
 		return upstream.Response{}, &Error{Backend: name, Reason: string(upstream.ReasonEnded), Ran: true, Text: "its instance was lost", Err: &upstream.Failure{Why: upstream.ReasonEnded, Outcome: upstream.Lost}}
@@ -326,25 +328,28 @@ func (b *Backends) SessionGone(session string, moved bool) {
 }
 
 // Inherit begins an instance for a caller that goes on with what an earlier process, or another node, has left in the store, unless it has one. It reports
-// false if it has none and nothing lay there; where what lay there was of no use, the loss has been told.
-func Inherit(ctx context.Context, b *Backends, name string, c Caller) bool {
+// false if it has none and nothing lay there; where what lay there was of no use, the loss has been told. With an error it is not known what lies there.
+func Inherit(ctx context.Context, b *Backends, name string, c Caller) (bool, error) {
 	of, ok := b.find(name)
 	if !ok {
-		return false
+		return false, nil
+	}
+	if err := b.awaitAdoption(ctx); err != nil {
+		return false, err
 	}
 	holder, _ := c.holderOf(of.Options.Isolation, 0)
-	if b.awaitAdoption(ctx) == nil && holder != "" && slices.ContainsFunc(instancesOf(b, name, holder), (*instance).hasFound) {
-		return true
+	if holder != "" && slices.ContainsFunc(instancesOf(b, name, holder), (*instance).hasFound) {
+		return true, nil
 	}
-	if !b.deposits.find(ctx, depositName(of, c.kindOf(of), holder, b.c.Node)) {
-		return false
+	if left, err := b.deposits.find(ctx, depositName(of, c.kindOf(of), holder, b.c.Node)); err != nil || !left {
+		return false, err
 	}
 	l, err := b.lend(ctx, name, &c, &Request{})
 	if err != nil {
-		return false
+		return false, err
 	}
 	defer b.giveBack(l, false)
-	return l.in.found
+	return l.in.found, nil
 }
 
 // Catalogue returns what is known of what a backend lists for a caller.

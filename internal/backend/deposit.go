@@ -8,7 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
+	"log/slog"
 	"strings"
 	"sync"
 	"time"
@@ -32,11 +32,16 @@ type Estates interface {
 // ErrTaken says that another process has an estate.
 var ErrTaken = errors.New("another process has it")
 
+// errUnknownLeft says that the store does not tell what an earlier process has left.
+var errUnknownLeft = errors.New("what an earlier process has left of its session is not known: the store does not answer")
+
 const (
 	// mostDeposited bounds what an instance leaves in the store, in bytes.
 	mostDeposited = 128 << 10
 	// depositKept is how long it lies there after it was stored last, at least.
 	depositKept = time.Hour
+	// depositPace is how often a deposit is stored at most, where nobody waits for that.
+	depositPace = 100 * time.Millisecond
 	// depositAgain is how long a store is left alone that did not take it.
 	depositAgain = time.Second
 	// depositWait bounds one question to the store.
@@ -68,6 +73,7 @@ func depositName(of *Backend, k pool.Kind, holder, node string) string {
 type deposits struct {
 	to    Estates
 	clock upstream.Clock
+	log   *slog.Logger
 	run   func(func(context.Context)) // on a goroutine of its own
 	own   string                      // of this process alone
 
@@ -76,15 +82,15 @@ type deposits struct {
 	last int
 }
 
-func newDeposits(to Estates, clock upstream.Clock, run func(func(context.Context))) *deposits {
+func newDeposits(to Estates, clock upstream.Clock, log *slog.Logger, run func(func(context.Context))) *deposits {
 	if to == nil {
 		return nil
 	}
-	return &deposits{to: to, clock: clock, run: run, own: rand.Text(), of: make(map[string]*deposit)}
+	return &deposits{to: to, clock: clock, log: log, run: run, own: rand.Text(), of: make(map[string]*deposit)}
 }
 
-// open returns the deposit of an instance under a name, nil where another instance of this process has it. taken is called once another
-// process has it.
+// open returns the deposit of an instance under a name, which is reserved until release; nil where another instance of this process has
+// the name. taken is called once another process has it.
 func (d *deposits) open(name string, keep time.Duration, taken func()) *deposit {
 	if d == nil || name == "" {
 		return nil
@@ -95,27 +101,27 @@ func (d *deposits) open(name string, keep time.Duration, taken func()) *deposit 
 		return nil
 	}
 	d.last++
-	x := &deposit{all: d, name: name, keep: max(keep, depositKept), owner: fmt.Sprint(d.own, d.last), taken: taken, idle: make(chan struct{}), texts: make(map[string][]byte)}
+	x := &deposit{all: d, name: name, keep: max(keep, depositKept), owner: fmt.Sprint(d.own, d.last), taken: taken, idle: make(chan struct{}), hurry: make(chan struct{}, 1), texts: make(map[string][]byte)}
 	close(x.idle)
 	d.of[name] = x
 	return x
 }
 
-// find reports whether something lies under a name, or an instance of this process has it.
-func (d *deposits) find(ctx context.Context, name string) bool {
+// find reports whether something lies under a name, or an instance of this process has it. With an error nobody knows.
+func (d *deposits) find(ctx context.Context, name string) (bool, error) {
 	if d == nil || name == "" {
-		return false
+		return false, nil
 	}
 	d.mu.Lock()
 	_, here := d.of[name]
 	d.mu.Unlock()
 	if here {
-		return true
+		return true, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, depositWait)
 	defer cancel()
-	data, _, err := d.to.Load(ctx, name)
-	return err == nil && data != nil
+	data, rev, err := d.to.Load(ctx, name)
+	return data != nil || rev != 0, err
 }
 
 // A deposit is what an instance leaves to the next process in the store: texts by their names, as a keeper would remember them. It is stored as a
@@ -126,16 +132,19 @@ type deposit struct {
 	keep  time.Duration
 	owner string
 	taken func()
+	hurry chan struct{} // of one place: what has changed is stored at once
 
-	mu    sync.Mutex // guards the rest
-	texts map[string][]byte
-	size  int
-	rev   uint64
-	saved time.Time     // when it was stored last
-	due   bool          // it has changed since
-	idle  chan struct{} // closed as long as nobody stores it
-	over  bool          // nothing is stored any more
-	lost  bool          // another process has it
+	mu      sync.Mutex // guards the rest
+	texts   map[string][]byte
+	size    int
+	rev     uint64
+	saved   time.Time     // when it was stored last
+	changed uint64        // how often it has changed
+	stored  uint64        // how many changes are stored
+	news    chan struct{} // closed with the next one that is, nil if nobody waits for that
+	idle    chan struct{} // closed as long as nobody stores it
+	over    bool          // nothing is stored any more
+	lost    bool          // another process has it
 }
 
 // storedDeposit is its form in the store.
@@ -144,7 +153,7 @@ type storedDeposit struct {
 	Texts map[string][]byte `json:"texts"`
 }
 
-// load reads what lies under the name, of whomever.
+// load reads what lies under the name, of whomever. rev is 0 if nothing does.
 func (x *deposit) load(ctx context.Context) (stored storedDeposit, rev uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, depositWait)
 	defer cancel()
@@ -155,43 +164,57 @@ func (x *deposit) load(ctx context.Context) (stored storedDeposit, rev uint64, e
 	return stored, rev, err
 }
 
-// inherit returns what an earlier process has left under the name, which is replaced from now on.
-func (x *deposit) inherit(ctx context.Context) (map[string][]byte, error) {
-	stored, rev, err := x.load(ctx)
-	if err != nil {
-		return nil, err
+// takeOver puts, in the place of what an earlier process has left, what edit makes of that; edit may be called again, with what that process has
+// left since. It reports false if nothing lay there. It waits for the store until ctx ends. ErrTaken says that another process was faster.
+func (x *deposit) takeOver(ctx context.Context, edit func(texts map[string][]byte) map[string][]byte) (found bool, err error) {
+	from := ""
+	for {
+		stored, rev, err := x.load(ctx)
+		switch {
+		case err != nil:
+		case found && stored.Owner == x.owner: // it was stored, and nobody has said so
+			x.note(rev)
+			return true, nil
+		case rev == 0:
+			return false, nil
+		case found && stored.Owner != from:
+			return true, ErrTaken
+		default:
+			found, from = true, stored.Owner
+			texts := edit(stored.Texts)
+			x.hold(texts)
+			data, _ := json.Marshal(storedDeposit{x.owner, texts}) // of texts and bytes
+			if rev, err = x.save(ctx, data, rev); err == nil {
+				x.note(rev)
+				return true, nil
+			}
+		}
+		if errors.Is(err, ErrTaken) {
+			continue
+		}
+		x.all.log.Warn("what an earlier process has left of a session at a backend is waited for", "error", err)
+		if waits(x.all.clock, ctx.Done(), depositAgain) {
+			return found, errUnknownLeft
+		}
 	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.rev = rev
-	return stored.Texts, nil
 }
 
-// claim stores what was inherited as this process's, before anything is done with it. ErrTaken: another process was faster.
-func (x *deposit) claim(ctx context.Context, texts map[string][]byte) error {
+// note notes that what it had when it was given rev is stored.
+func (x *deposit) note(rev uint64) {
 	x.mu.Lock()
-	x.texts, x.size = maps.Clone(texts), 0
+	defer x.mu.Unlock()
+	x.rev, x.saved = rev, x.all.clock.Now()
+}
+
+// hold has it be these texts, which are not stored by that.
+func (x *deposit) hold(texts map[string][]byte) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.texts, x.size = make(map[string][]byte), 0
 	for name, text := range texts {
+		x.texts[name] = text
 		x.size += len(name) + len(text)
 	}
-	rev := x.rev
-	x.mu.Unlock()
-	data, _ := json.Marshal(storedDeposit{x.owner, texts}) // of texts and bytes
-	next, err := x.save(ctx, data, rev)
-	if err == nil {
-		x.mu.Lock()
-		x.rev, x.saved = next, x.all.clock.Now()
-		x.mu.Unlock()
-	}
-	return err
-}
-
-// clear forgets what it has: it was of a session that is no more.
-func (x *deposit) clear() {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	clear(x.texts)
-	x.size = 0
 }
 
 func (x *deposit) save(ctx context.Context, data []byte, rev uint64) (next uint64, err error) {
@@ -203,8 +226,8 @@ func (x *deposit) save(ctx context.Context, data []byte, rev uint64) (next uint6
 // errTooMuch says that something is not stored, as it, or all together, is too large.
 var errTooMuch = fmt.Errorf("more than %d bytes are not kept", mostDeposited)
 
-// remember stores a text under a name, nil for none, soon.
-func (x *deposit) remember(name string, text []byte) error {
+// Remember implements memory: it stores a text under a name, nil for none, soon.
+func (x *deposit) Remember(name string, text []byte) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	old, had := x.texts[name]
@@ -237,12 +260,12 @@ func (x *deposit) refresh() {
 	}
 }
 
-// store has it stored. The caller has the lock.
+// store has it stored, now and then. The caller has the lock.
 func (x *deposit) store() {
 	if x.over {
 		return
 	}
-	x.due = true
+	x.changed++
 	select {
 	case <-x.idle:
 		x.idle = make(chan struct{})
@@ -251,96 +274,147 @@ func (x *deposit) store() {
 	}
 }
 
+// storeNow has what it has now stored at once.
+func (x *deposit) storeNow() {
+	select {
+	case x.hurry <- struct{}{}:
+	default: // it is already
+	}
+}
+
 // awaitStored waits until what it has now is stored, for as long as a client may wait for that. The method of nil does nothing.
 func (x *deposit) awaitStored() {
 	if x == nil {
 		return
 	}
+	late := make(chan struct{})
+	defer x.all.clock.AfterFunc(mostAwaited, func() { close(late) })()
 	x.mu.Lock()
-	idle := x.idle
+	until := x.changed
 	x.mu.Unlock()
-	waits(x.all.clock, idle, mostAwaited)
-}
-
-// storeAll stores it until nothing has changed since.
-func (x *deposit) storeAll(ctx context.Context) {
 	for {
 		x.mu.Lock()
-		if !x.due || x.over || ctx.Err() != nil {
-			close(x.idle)
+		if x.stored >= until || x.over {
 			x.mu.Unlock()
 			return
 		}
-		x.due = false
-		data, _ := json.Marshal(storedDeposit{x.owner, x.texts}) // of texts and bytes
-		rev := x.rev
+		if x.news == nil {
+			x.news = make(chan struct{})
+		}
+		news := x.news
 		x.mu.Unlock()
-		x.put(ctx, data, rev)
+		x.storeNow()
+		select {
+		case <-news:
+		case <-late:
+			return
+		}
 	}
 }
 
-// put stores data in the place of a revision.
-func (x *deposit) put(ctx context.Context, data []byte, rev uint64) {
-	next, err := x.save(ctx, data, rev)
-	if !errors.Is(err, ErrTaken) {
+// storeAll stores it until nothing has changed since: the first change at once, and those that follow at a pace, unless somebody waits for them.
+func (x *deposit) storeAll(ctx context.Context) {
+	for first := true; ; first = false {
+		if !first {
+			waits(x.all.clock, x.hurry, depositPace)
+		}
 		x.mu.Lock()
-		if err == nil {
-			x.rev, x.saved = next, x.all.clock.Now()
+		if x.stored == x.changed || x.over || ctx.Err() != nil {
+			close(x.idle)
+			x.wake()
+			x.mu.Unlock()
+			return
 		}
-		x.due = x.due || err != nil
+		changed, rev := x.changed, x.rev
+		data, _ := json.Marshal(storedDeposit{x.owner, x.texts}) // of texts and bytes
 		x.mu.Unlock()
-		if err != nil {
-			waits(x.all.clock, ctx.Done(), depositAgain)
-		}
+		x.put(ctx, data, rev, changed)
+	}
+}
+
+// wake wakes who waits until something is stored. The caller has the lock.
+func (x *deposit) wake() {
+	if x.news != nil {
+		close(x.news)
+		x.news = nil
+	}
+}
+
+// put stores data, which has so many changes, in the place of a revision.
+func (x *deposit) put(ctx context.Context, data []byte, rev, changed uint64) {
+	next, err := x.save(ctx, data, rev)
+	if err == nil {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		x.rev, x.saved, x.stored = next, x.all.clock.Now(), changed
+		x.wake()
 		return
 	}
-	stored, next, err := x.load(ctx)
-	x.mu.Lock()
-	x.lost = err == nil && next != 0 && stored.Owner != x.owner
-	x.over = x.over || x.lost
-	if err == nil && !x.lost { // it was stored, and nobody has said so, or it has lain there for too long
-		x.rev = next
+	if errors.Is(err, ErrTaken) {
+		var stored storedDeposit
+		if stored, next, err = x.load(ctx); err == nil {
+			lost := next != 0 && x.isAnothers(stored.Owner)
+			x.mu.Lock()
+			x.rev, x.lost, x.over = next, lost, x.over || lost // if it is not lost, its time was over, or it was stored, and nobody has said so
+			x.wake()
+			x.mu.Unlock()
+			if lost {
+				x.taken()
+			}
+			return
+		}
 	}
-	x.due = true
-	lost := x.lost
-	x.mu.Unlock()
-	switch {
-	case lost:
-		x.taken()
-	case err != nil:
-		waits(x.all.clock, ctx.Done(), depositAgain)
-	}
+	waits(x.all.clock, ctx.Done(), depositAgain)
 }
 
-// close ends the storing. What was stored stays if it is for the next process, and is removed otherwise. It reports false if another
-// process has it.
-func (x *deposit) close(ctx context.Context, keep bool) (ours bool) {
+// isAnothers reports whether another process has what an owner has stored.
+func (x *deposit) isAnothers(owner string) bool { return !strings.HasPrefix(owner, x.all.own) }
+
+// settle removes what was stored, and has nothing stored any more. It reports false if another process has it.
+func (x *deposit) settle(ctx context.Context) (ours bool) {
 	x.mu.Lock()
-	x.over = x.over || !keep
+	x.over = true
+	x.mu.Unlock()
+	x.finish(ctx)
+	x.mu.Lock()
+	rev, lost := x.rev, x.lost
+	x.rev = 0
+	x.mu.Unlock()
+	for range 2 {
+		if lost || rev == 0 || !errors.Is(x.all.to.Drop(ctx, x.name, rev), ErrTaken) { // after another error it lies there until its time is over, at worst
+			break
+		}
+		var stored storedDeposit
+		var err error
+		if stored, rev, err = x.load(ctx); err != nil {
+			break
+		}
+		lost = rev != 0 && x.isAnothers(stored.Owner)
+	}
+	return !lost
+}
+
+// finish waits until nobody stores it, or ctx ends.
+func (x *deposit) finish(ctx context.Context) {
+	x.mu.Lock()
 	idle := x.idle
 	x.mu.Unlock()
+	x.storeNow()
 	select {
 	case <-idle:
 	case <-ctx.Done():
 	}
+}
+
+// release ends the storing, and gives up the name. What was stored stays there.
+func (x *deposit) release(ctx context.Context) {
+	x.finish(ctx)
 	x.mu.Lock()
 	x.over = true
-	rev, lost := x.rev, x.lost
 	x.mu.Unlock()
-	if !keep && !lost && rev != 0 {
-		err := x.all.to.Drop(ctx, x.name, rev)
-		if errors.Is(err, ErrTaken) {
-			var stored storedDeposit
-			stored, rev, err = x.load(ctx)
-			if lost = err == nil && rev != 0 && stored.Owner != x.owner; err == nil && !lost && rev != 0 {
-				_ = x.all.to.Drop(ctx, x.name, rev) // at worst it lies there until its time is over
-			}
-		}
-	}
 	x.all.mu.Lock()
+	defer x.all.mu.Unlock()
 	if x.all.of[x.name] == x {
 		delete(x.all.of, x.name)
 	}
-	x.all.mu.Unlock()
-	return !lost
 }

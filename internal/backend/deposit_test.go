@@ -29,6 +29,8 @@ type remote struct {
 	got      []string // methods, DELETE, and GET with its event
 	finish   chan struct{}
 	slow     string // the answer to the slow call
+
+	stateless bool // it gives nobody a session
 }
 
 func newRemote() *remote {
@@ -106,7 +108,9 @@ func (r *remote) serve(w http.ResponseWriter, q *http.Request, body []byte) {
 	r.mu.Lock()
 	r.got = append(r.got, what)
 	_, known := r.sessions[session]
-	if what == "initialize" {
+	if r.stateless {
+		known, r.sessions[""] = true, max(0, r.sessions[""])
+	} else if what == "initialize" {
 		session = "at-" + strconv.Itoa(r.countLocked("initialize"))
 		r.sessions[session], known = 0, true
 	}
@@ -117,7 +121,9 @@ func (r *remote) serve(w http.ResponseWriter, q *http.Request, body []byte) {
 	case !known:
 		w.WriteHeader(404)
 	case what == "initialize":
-		w.Header().Set("Mcp-Session-Id", session)
+		if session != "" {
+			w.Header().Set("Mcp-Session-Id", session)
+		}
 		answer(w, m, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"remote","version":"1"}}`)
 	case what == "DELETE":
 		r.mu.Lock()
@@ -190,6 +196,12 @@ type lying struct {
 
 func newEstates() *estates { return &estates{of: map[string]lying{}} }
 
+func (e *estates) setFail(f func(what string) error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.fail = f
+}
+
 func (e *estates) failed(what string) error {
 	if e.fail == nil {
 		return nil
@@ -239,6 +251,13 @@ func (e *estates) calls() (n int) {
 		}
 	}
 	return n
+}
+
+// saves is how often something was stored.
+func (e *estates) saves() uint64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.next
 }
 
 func (e *estates) len() int {
@@ -433,60 +452,270 @@ func TestDepositOutlivesStore(t *testing.T) {
 		var lost atomic.Bool
 		var running sync.WaitGroup
 		defer running.Wait()
-		d := newDeposits(e, systemClock{}, func(f func(context.Context)) { running.Go(func() { f(t.Context()) }) })
+		d := newDeposits(e, systemClock{}, slog.New(slog.DiscardHandler), func(f func(context.Context)) { running.Go(func() { f(t.Context()) }) })
 		x := d.open("name", 0, func() { lost.Store(true) })
 		if d.open("name", 0, nil) != nil {
 			t.Error("two have one place")
 		}
 		away := errors.New("away")
 		e.fail = func(string) error { return away }
-		if err := x.remember("a", []byte("1")); err != nil {
+		if err := x.Remember("a", []byte("1")); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Second)
 		e.mu.Lock()
 		e.fail = nil
 		e.mu.Unlock()
-		if err := x.remember("b", make([]byte, mostDeposited)); !errors.Is(err, errTooMuch) {
+		if err := x.Remember("b", make([]byte, mostDeposited)); !errors.Is(err, errTooMuch) {
 			t.Errorf("too much: %v", err)
 		}
 		time.Sleep(10 * time.Second)
 		if lost.Load() {
 			t.Error("it is taken for another's")
 		}
-		if err := x.remember("b", []byte("2")); err != nil {
+		if err := x.Remember("b", []byte("2")); err != nil {
 			t.Fatal(err)
 		}
-		if !x.close(t.Context(), true) {
-			t.Error("it is another's at the end")
-		}
+		x.release(t.Context())
 		y := d.open("name", 0, func() { lost.Store(true) })
-		texts, err := y.inherit(t.Context())
-		if err != nil || len(texts) != 2 || string(texts["a"]) != "1" || string(texts["b"]) != "2" {
-			t.Errorf("there is %q, %v", texts, err)
+		texts := take(t, y)
+		if len(texts) != 2 || string(texts["a"]) != "1" || string(texts["b"]) != "2" {
+			t.Errorf("there is %q", texts)
 		}
-		z := newDeposits(e, systemClock{}, d.run).open("name", 0, nil)
-		if _, err := z.inherit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if err := z.claim(t.Context(), texts); err != nil {
-			t.Fatal(err)
-		}
-		if err := y.claim(t.Context(), texts); !errors.Is(err, ErrTaken) {
-			t.Errorf("what another process has taken is claimed: %v", err)
-		}
-		if err := y.remember("c", []byte("3")); err != nil {
+		z := newDeposits(e, systemClock{}, d.log, d.run).open("name", 0, nil)
+		take(t, z)
+		if err := y.Remember("c", []byte("3")); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
 		if !lost.Load() {
 			t.Error("it does not know that another process has it")
 		}
-		if y.close(t.Context(), false) {
+		if y.settle(t.Context()) {
 			t.Error("what another process has is removed")
 		}
 		if e.len() != 1 {
 			t.Error("it is gone")
+		}
+	})
+}
+
+// take takes over what lies where a deposit is, as it is.
+func take(t *testing.T, x *deposit) (texts map[string][]byte) {
+	t.Helper()
+	found, err := x.takeOver(t.Context(), func(was map[string][]byte) map[string][]byte {
+		texts = was
+		return was
+	})
+	if err != nil || !found {
+		t.Errorf("taken over: %v, %v", found, err)
+	}
+	return texts
+}
+
+// TestTakingOver: what the process before stores at the last moment goes along, what the store has done without saying so is done, and of two that come at
+// once one has it.
+func TestTakingOver(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		while func(e *estates, before, other *deposit, times int) // what happens while it takes over, each time
+		want  string
+		err   error
+	}{
+		{"nothing happens", func(*estates, *deposit, *deposit, int) {}, "1", nil},
+		{"the one before stores once more", func(_ *estates, before, _ *deposit, times int) {
+			if times == 1 {
+				_ = before.Remember("a", []byte("2"))
+				before.awaitStored()
+			}
+		}, "2", nil},
+		{"another one is faster", func(_ *estates, _, other *deposit, times int) {
+			_, _ = other.takeOver(context.Background(), func(was map[string][]byte) map[string][]byte { return was })
+		}, "1", ErrTaken},
+		{"the store says nothing", func(e *estates, _, _ *deposit, times int) {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			e.fail = func(what string) error {
+				if e.fail = nil; what == "save" {
+					return errors.New("away")
+				}
+				return nil
+			}
+		}, "1", nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
+				e := newEstates()
+				var running sync.WaitGroup
+				defer running.Wait()
+				at := func() *deposit {
+					return newDeposits(e, systemClock{}, slog.New(slog.DiscardHandler), func(f func(context.Context)) { running.Go(func() { f(t.Context()) }) }).open("name", 0, func() {})
+				}
+				before, x, other := at(), at(), at()
+				_ = before.Remember("a", []byte("1"))
+				before.awaitStored()
+				got, times := "", 0
+				found, err := x.takeOver(t.Context(), func(was map[string][]byte) map[string][]byte {
+					got = string(was["a"])
+					times++
+					test.while(e, before, other, times)
+					return was
+				})
+				if !found || !errors.Is(err, test.err) || got != test.want {
+					t.Errorf("%q, %v, %v", got, found, err)
+				}
+				if err != nil {
+					return
+				}
+				_ = x.Remember("b", []byte("3"))
+				x.awaitStored()
+				_ = before.Remember("a", []byte("lost"))
+				time.Sleep(time.Minute)
+				if texts := take(t, other); string(texts["a"]) != test.want || string(texts["b"]) != "3" {
+					t.Errorf("there is %q", texts)
+				}
+			})
+		})
+	}
+}
+
+// TestDepositsKeepAPace: what changes all the time is stored now and then, and at once for who waits.
+func TestDepositsKeepAPace(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		e := newEstates()
+		var running sync.WaitGroup
+		defer running.Wait()
+		x := newDeposits(e, systemClock{}, slog.New(slog.DiscardHandler), func(f func(context.Context)) { running.Go(func() { f(t.Context()) }) }).open("name", 0, nil)
+		for i := range 1000 {
+			_ = x.Remember("event", []byte(strconv.Itoa(i)))
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(depositPace)
+		before := e.saves()
+		if before < 2 || before > uint64(time.Second/depositPace)+2 {
+			t.Errorf("in a second it is stored %d times", before)
+		}
+		for i := range 5 {
+			began := time.Now()
+			_ = x.Remember("call", []byte(strconv.Itoa(i)))
+			x.awaitStored()
+			if took := time.Since(began); took > 0 {
+				t.Errorf("whoever waits waits for %v", took)
+			}
+		}
+		if n := e.saves() - before; n != 5 {
+			t.Errorf("5 times it is stored %d times", n)
+		}
+		x.release(t.Context())
+	})
+}
+
+// TestStoreIsAwayWhenASessionComesBack: nobody begins another session where it is not known what lies in the store.
+func TestStoreIsAwayWhenASessionComesBack(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		r, e, told := newRemote(), newEstates(), &changes{}
+		one := r.process(t, e, told, host.Options{})
+		call(t, one, "far", Caller{Session: "s"}, Request{})
+		one.Close(t.Context(), 0)
+		e.setFail(func(string) error { return errors.New("away") })
+		two := r.process(t, e, told, host.Options{})
+		if _, err := Inherit(t.Context(), two, "far", Caller{Session: "s"}); err == nil {
+			t.Error("it is known what the store does not tell")
+		}
+		var over sync.WaitGroup
+		over.Go(func() {
+			if got := call(t, two, "far", Caller{Session: "s"}, Request{}); got != `{"session":"at-1","n":2}` {
+				t.Errorf("got %s", got)
+			}
+		})
+		time.Sleep(30 * time.Second)
+		e.setFail(nil)
+		over.Wait()
+		if goes, err := Inherit(t.Context(), two, "far", Caller{Session: "s"}); !goes || err != nil {
+			t.Errorf("it goes on: %v, %v", goes, err)
+		}
+		two.Close(t.Context(), 0)
+		if n := r.count("initialize"); n != 1 {
+			t.Errorf("%d handshakes", n)
+		}
+		if all := told.all(); len(all) > 0 {
+			t.Errorf("it was told: %q", all)
+		}
+	})
+}
+
+// TestEstateOfAnotherRelease: what this release cannot read is lost, as the client is told once.
+func TestEstateOfAnotherRelease(t *testing.T) {
+	for _, data := range []string{``, `{`, `{"owner":"x","texts":{"standing":"e30="}}`} {
+		bubble.Test(t, func(t *testing.T) {
+			r, e, told := newRemote(), newEstates(), &changes{}
+			one := r.process(t, e, told, host.Options{})
+			call(t, one, "far", Caller{Session: "s"}, Request{})
+			one.Close(t.Context(), 0)
+			for name, is := range e.of {
+				if is.data = []byte(data); data == "" {
+					is.data = nil // sealed with a key that nobody has
+				}
+				e.of[name] = is
+			}
+			two := r.process(t, e, told, host.Options{})
+			for i := 1; i <= 2; i++ {
+				if got, want := call(t, two, "far", Caller{Session: "s"}, Request{}), fmt.Sprintf(`{"session":"at-2","n":%d}`, i); got != want {
+					t.Errorf("got %s", got)
+				}
+			}
+			two.Close(t.Context(), 0)
+			if all := told.all(); len(all) != 1 {
+				t.Errorf("of %q it was told: %q", data, all)
+			}
+			three := r.process(t, e, told, host.Options{})
+			if got := call(t, three, "far", Caller{Session: "s"}, Request{}); got != `{"session":"at-2","n":3}` {
+				t.Errorf("the next process got %s", got)
+			}
+			three.Close(t.Context(), 0)
+		})
+	}
+}
+
+// TestStoreIsAwayWhenASessionEnds: the backend hears of the end all the same.
+func TestStoreIsAwayWhenASessionEnds(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		r, e, told := newRemote(), newEstates(), &changes{}
+		b := r.process(t, e, told, host.Options{})
+		call(t, b, "far", Caller{Session: "s"}, Request{})
+		e.setFail(func(string) error { return errors.New("away") })
+		call(t, b, "far", Caller{Session: "s"}, Request{Method: "resources/subscribe", Params: []byte(`{"uri":"a://b"}`)}) // which is to be stored
+		b.SessionGone("s", false)
+		time.Sleep(time.Minute)
+		if n := r.count("DELETE"); n != 1 {
+			t.Errorf("the session was ended %d times", n)
+		}
+		b.Close(t.Context(), 0)
+	})
+}
+
+// TestStoreIsAskedOnce: a server at a URL that has no sessions costs no question to the store for each call.
+func TestStoreIsAskedOnce(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		r, e, told := newRemote(), newEstates(), &changes{}
+		r.stateless = true
+		b := r.process(t, e, told, host.Options{})
+		loads := 0
+		e.setFail(func(what string) error {
+			if what == "load" {
+				loads++
+			}
+			return nil
+		})
+		for range 5 {
+			call(t, b, "far", Caller{Session: "s"}, Request{})
+		}
+		if loads > 2 { // is there something, and what is it
+			t.Errorf("the store was asked %d times", loads)
+		}
+		b.Close(t.Context(), 0)
+		if e.len() != 0 {
+			t.Errorf("there are %d estates", e.len())
 		}
 	})
 }

@@ -20,29 +20,28 @@ import (
 // instance is one process, upstream session or in-process session of a backend. As an actor it knows which calls run on it.
 type instance struct {
 	kernel.Actor
-	b       *Backends
-	of      Backend
-	id      pool.InstanceID
-	kind    pool.Kind
-	owner   atomic.Pointer[owner] // nil for a spare, and for what all share
-	began   time.Time
-	life    context.Context // ends with its stopping
-	stop    context.CancelCauseFunc
-	ready   chan struct{}                  // closed once conn is there, or never will be
-	conn    *upstream.Conn                 // nil if it did not open
-	over    chan error                     // gets why the connection ended by itself
-	proc    atomic.Pointer[keeper.Process] // nil for what is none
-	deposit atomic.Pointer[deposit]        // what it leaves in the store; nil where nothing can be left there
-	passing atomic.Bool                    // it leaves nothing there after all
-	found   bool                           // an earlier process has left something for it
-	heir    bool                           // it goes on with what an earlier process has left in the store
-	link    func()                         // ends what else the link has, nil for nothing
-	lists   chan struct{}                  // closed once it has listed, or could not
-	gone    chan struct{}                  // closed once it has ended
-	words   string                         // how, once it is gone
-	served  atomic.Bool                    // it was given to a call
-	stale   [4]atomic.Bool                 // lists that it has said have changed
-	wake    chan struct{}                  // that one has
+	b      *Backends
+	of     Backend
+	id     pool.InstanceID
+	kind   pool.Kind
+	owner  atomic.Pointer[owner] // nil for a spare, and for what all share
+	began  time.Time
+	life   context.Context // ends with its stopping
+	stop   context.CancelCauseFunc
+	ready  chan struct{}                  // closed once conn is there, or never will be
+	conn   *upstream.Conn                 // nil if it did not open
+	over   chan error                     // gets why the connection ended by itself
+	proc   atomic.Pointer[keeper.Process] // nil for what is none
+	place  place                          // what it has in the store, for the next process
+	found  bool                           // an earlier process has left something for it
+	heir   bool                           // it goes on with what an earlier process has left in the store
+	link   func()                         // ends what else the link has, nil for nothing
+	lists  chan struct{}                  // closed once it has listed, or could not
+	gone   chan struct{}                  // closed once it has ended
+	words  string                         // how, once it is gone
+	served atomic.Bool                    // it was given to a call
+	stale  [4]atomic.Bool                 // lists that it has said have changed
+	wake   chan struct{}                  // that one has
 
 	level    level    // the log level that it was told
 	followed followed // of which resources it says when they change
@@ -277,7 +276,7 @@ func (in *instance) ask(ctx context.Context, q *Request, asks bool, late func())
 	if q.Method == mcp.MethodResourcesSubscribe && in.isModern() {
 		return hearing{in}.follow(ctx, uriOf(q.Params))
 	}
-	estate{in}.refreshDeposit(ctx)
+	estate{in}.refreshPlace()
 	leveler{in}.settle(ctx, q.Level)
 	r := &running{q: q, asks: asks, kept: estate{in}.keepCall(q, asks)}
 	if in.Post(&callBegan{r}) != nil {

@@ -63,7 +63,7 @@ type rememberedQuestion struct {
 type estate struct{ *instance }
 
 // has reports whether there is one.
-func (in estate) has() bool { return in.proc.Load() != nil || in.deposit.Load() != nil }
+func (in estate) has() bool { return in.memory() != nil }
 
 // keepCall returns what the keeper is to know of a call, nil if that is nothing.
 func (in estate) keepCall(q *Request, asks bool) *keptCall {
@@ -101,7 +101,7 @@ func (k *keptCall) tell() {
 	}
 	k.mu.Unlock()
 	if !k.stored.Load() {
-		k.in.deposit.Load().awaitStored()
+		k.in.place.stores.Load().awaitStored()
 		k.stored.Store(true)
 	}
 }
@@ -123,7 +123,7 @@ func (k *keptCall) hear(e *Event) {
 	k.tell()
 	if e.Question() {
 		k.in.keepQuestion(&upstream.Event{Method: e.Method, Params: e.Params, ID: e.id}, k.key)
-		k.in.deposit.Load().awaitStored()
+		k.in.place.stores.Load().awaitStored()
 	}
 }
 
@@ -192,23 +192,34 @@ func (in estate) forgetQuestion(id []byte) {
 	in.remember(askPrefix+string(id), nil)
 }
 
-// remember has the keeper remember a value by a name, or forget it if that is nil. What is too large, or too much, is lost with this process.
+// A memory has texts by their names, for the next process.
+type memory interface {
+	// Remember puts a text in the place of the one with its name, nil for none.
+	Remember(name string, text []byte) error
+}
+
+// memory returns what remembers what the instance leaves, nil if nothing does.
+func (in estate) memory() memory {
+	if p := in.proc.Load(); p != nil {
+		return p
+	}
+	if x := in.place.stores.Load(); x != nil {
+		return x
+	}
+	return nil
+}
+
+// remember has a value remembered by a name, or forgotten if it is nil. What is too large, or too much, is lost with this process.
 func (in estate) remember(name string, value any) {
-	p, x := in.proc.Load(), in.deposit.Load()
-	if p == nil && x == nil {
+	to := in.memory()
+	if to == nil {
 		return
 	}
 	var text []byte
 	if value != nil {
 		text, _ = json.Marshal(value) // of texts, numbers and bytes
 	}
-	var err error
-	if p != nil {
-		err = p.Remember(name, text)
-	} else {
-		err = x.remember(name, text)
-	}
-	if err != nil && text != nil {
+	if err := to.Remember(name, text); err != nil && text != nil {
 		kind, _, _ := strings.Cut(name, " ")
 		in.b.c.Log.Debug("what an instance of a backend has would be lost with this process", "backend", in.of.Name, "what", kind, "error", err)
 	}

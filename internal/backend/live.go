@@ -109,7 +109,7 @@ func (in lifetime) logEnd(why error, process *keeper.Process, began bool) {
 	switch {
 	case reason == pool.Kept:
 		text = "an instance of a backend is left to the next process"
-	case reason == pool.Moved && in.deposit.Load() != nil:
+	case reason == pool.Moved && in.place.stores.Load() != nil:
 		text = "an instance of a backend is left to another node"
 	case reason == pool.Exited && began:
 		level, text = slog.LevelWarn, "an instance of a backend has ended by itself"
@@ -195,12 +195,12 @@ func (in lifetime) open() (left remains, err error) {
 		ctx, cancel = context.WithTimeout(ctx, most)
 	}
 	defer cancel()
-	o := in.options()
 	address, isURL := in.of.Target.URL()
-	texts := estate(in).openDeposit(ctx)
-	if left, ok := in.inherit(ctx, address, texts); ok {
-		return left, nil
+	left, ok, err := in.inherit(ctx, address)
+	if ok || err != nil {
+		return left, err
 	}
+	o := in.options()
 	var conn *upstream.Conn
 	switch {
 	case !isURL:
@@ -216,7 +216,7 @@ func (in lifetime) open() (left remains, err error) {
 		return left, err
 	}
 	in.conn = conn
-	estate(in).settleDeposit(ctx)
+	estate(in).settlePlace(ctx)
 	restoreSubscriptions(ctx, in.instance)
 	estate(in).leaveStanding()
 	return left, nil
@@ -355,13 +355,19 @@ func orEOF(err error) error {
 
 // close ends the instance, or leaves it to the next process, and says how it ended.
 func (in lifetime) close(why error) (detail string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(in.life), farewell)
-	defer cancel()
-	x := in.deposit.Load()
-	kept := errors.Is(why, errKept) || x != nil && errors.Is(why, errMoved)
-	if !kept && x != nil {
-		kept = !x.close(ctx, false)
+	ending := context.WithoutCancel(in.life)
+	x := in.place.end()
+	kept := errors.Is(why, errKept) || errors.Is(why, errMoved) && in.place.stores.Load() != nil
+	if x != nil {
+		storing, cancel := context.WithTimeout(ending, farewell)
+		defer cancel()
+		defer x.release(storing)
+		if !kept {
+			kept = !x.settle(storing)
+		}
 	}
+	ctx, cancel := context.WithTimeout(ending, farewell) // of its own: a store that is away keeps no backend from hearing of the end
+	defer cancel()
 	switch {
 	case in.conn == nil:
 	case kept:
@@ -370,9 +376,6 @@ func (in lifetime) close(why error) (detail string) {
 		in.conn.Close(ctx)
 	}
 	if kept {
-		if x != nil {
-			x.close(ctx, true)
-		}
 		return ""
 	}
 	detail = in.end(reasonOf(why))

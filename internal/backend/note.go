@@ -6,6 +6,8 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/troupe-run/troupe/host"
@@ -53,111 +55,143 @@ func (in estate) leaveStanding() {
 	in.remember(standingName, standing{in.holder(), in.principal(), in.served.Load(), state})
 }
 
-// openDeposit has the instance leave what it has in the store, if it has a session at a URL and is somebody's. It returns what an earlier
-// process has left there.
-func (in estate) openDeposit(ctx context.Context) (texts map[string][]byte) {
-	if in.deposit.Load() != nil || in.passing.Load() {
-		return nil
-	}
-	x := in.b.deposits.open(depositName(&in.of, in.kind, in.holder(), in.b.c.Node), 2*in.of.Options.Pool.Idle, func() { in.b.tell(&hasMoved{in.instance}) })
-	if x == nil {
-		return nil
-	}
-	texts, err := x.inherit(ctx)
-	if err != nil {
-		x.close(ctx, true)
-		in.pass(err)
-		return nil
-	}
-	in.deposit.Store(x)
-	return texts
+// A place is what an instance has in the store for as long as it lives. The zero value is none.
+type place struct {
+	stores atomic.Pointer[deposit] // where the instance leaves what it has; nil where nothing is to be left
+
+	mu   sync.Mutex // guards the rest
+	has  *deposit   // of which the instance has the name, nil if there is none
+	over bool       // the instance ends
 }
 
-// pass notes that the instance leaves nothing in the store.
-func (in estate) pass(why error) {
-	in.passing.Store(true)
-	in.b.c.Log.Warn("a session at a backend ends with this process", "backend", in.of.Name, "error", in.of.mask(why.Error()))
+// takePlace gives the instance its place in the store, if there is one for whose it is, and nobody has it.
+func (in estate) takePlace() *deposit {
+	p := &in.place
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.has != nil || p.over {
+		return nil
+	}
+	p.has = in.b.deposits.open(depositName(&in.of, in.kind, in.holder(), in.b.c.Node), 2*in.of.Options.Pool.Idle, func() { in.b.tell(&hasMoved{in.instance}) })
+	p.stores.Store(p.has)
+	return p.has
 }
 
-// refreshDeposit keeps what the instance has in the store from expiring, and has it there if another instance had its place before.
-func (in estate) refreshDeposit(ctx context.Context) {
-	switch x := in.deposit.Load(); {
+// end returns the place of an instance that ends, nil if it has none, and will have none.
+func (p *place) end() *deposit {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.over = true
+	return p.has
+}
+
+// refreshPlace keeps what the instance has in the store from expiring, and has it there if another instance had its place before, or it was nobody's.
+func (in estate) refreshPlace() {
+	switch x := in.place.stores.Load(); {
 	case x != nil:
 		x.refresh()
-	case in.conn.Session() != "":
-		in.openDeposit(ctx)
+	case in.conn.Session() != "" && in.takePlace() != nil:
 		in.leaveStanding()
 	}
 }
 
-// settleDeposit gives up what the instance could leave in the store, if there is no session at its URL.
-func (in estate) settleDeposit(ctx context.Context) {
-	if x := in.deposit.Load(); x != nil && in.conn.Session() == "" {
-		in.deposit.Store(nil)
-		x.close(ctx, false)
+// settlePlace removes what the instance could leave in the store, if there is no session at its URL.
+func (in estate) settlePlace(ctx context.Context) {
+	if x := in.place.stores.Load(); x != nil && in.conn.Session() == "" {
+		in.place.stores.Store(nil)
+		x.settle(ctx)
 	}
 }
 
-// inherit goes on with the session at a URL that an earlier process has left, if it has left one.
-func (in lifetime) inherit(ctx context.Context, address string, texts map[string][]byte) (left remains, ok bool) {
+// errNoUse says that nothing can be done with what an earlier process has left.
+var errNoUse = errors.New("it is of no use to this release")
+
+// inherit goes on with the session at a URL that an earlier process has left, if it has left one; what is lost with one that cannot go on is told. With an
+// error it is not known whether there is one, or another process has it.
+func (in lifetime) inherit(ctx context.Context, address string) (left remains, ok bool, err error) {
+	x := estate(in).takePlace()
+	if x == nil {
+		return left, false, nil
+	}
 	var s standing
-	if json.Unmarshal(texts[standingName], &s) != nil {
-		return left, false
+	var state *upstream.State
+	var followed []byte
+	var why error
+	found, err := x.takeOver(ctx, func(texts map[string][]byte) map[string][]byte {
+		followed = texts[followedName]
+		state, why = takeStanding(texts[standingName], &s)
+		if why != nil {
+			return nil
+		}
+		left = estate(in).leftOf(texts, state)
+		claimed := maps.Clone(texts)
+		claimed[standingName], _ = json.Marshal(s) // of texts
+		return claimed
+	})
+	if err != nil || !found {
+		return remains{}, false, err
 	}
 	in.found = true
-	state, err := upstream.UnmarshalState(s.State)
-	if err != nil {
-		in.b.c.Log.Info("what an earlier process has left of a session at a backend is of no use", "backend", in.of.Name, "reason", err)
-		return left, false
+	if why == nil {
+		why = in.rejoin(ctx, address, state, &left)
 	}
-	state.Epoch++ // nobody else gets the ids of this process
-	if s.State, err = state.Marshal(); err != nil {
-		return left, false
+	if why != nil {
+		in.b.c.Log.Info("a session at a backend that an earlier process, or another node, has left is lost", "backend", in.of.Name, "reason", in.of.mask(why.Error()))
+		in.lose(x, followed)
+		return remains{}, false, nil
 	}
-	claimed := maps.Clone(texts)
-	claimed[standingName], _ = json.Marshal(s) // of texts
-	if err := in.deposit.Load().claim(ctx, claimed); err != nil {
-		in.deposit.Swap(nil).close(ctx, true)
-		estate(in).pass(err)
-		return left, false
-	}
-	left = estate(in).leftOf(texts, state)
-	conn, err := upstream.Resume(ctx, upstream.NewHTTP(in.http(address)), state, in.options(), left.request)
-	if err != nil {
-		return remains{}, false
-	}
-	if in.isForgotten(ctx, conn) {
-		in.deposit.Load().clear()
-		var followed leftFollowed
-		if json.Unmarshal(texts[followedName], &followed) == nil { // the next session is told them
-			in.b.subscriptions.note(ownership{in.of.Name, in.holder()}, followed.URIs...)
-		}
-		return remains{}, false
-	}
-	in.conn, in.heir = conn, true
+	in.heir = true
 	in.served.Store(s.Served)
-	hearing(in).takeOver(texts[followedName])
-	estate(in).leaveStanding() // with the epoch of this process
-	return left, true
+	hearing(in).takeOver(followed)
+	estate(in).leaveStanding()
+	return left, true, nil
 }
 
-// isForgotten asks a backend whether it knows the session that was left. One that does not has lost what it had of that, as its client is told.
-func (in lifetime) isForgotten(ctx context.Context, conn *upstream.Conn) bool {
+// takeStanding reads how an instance was left, and has s say that this process has it.
+func takeStanding(text []byte, s *standing) (*upstream.State, error) {
+	*s = standing{}
+	if json.Unmarshal(text, s) != nil {
+		return nil, errNoUse
+	}
+	state, err := upstream.UnmarshalState(s.State)
+	if err != nil {
+		return nil, err
+	}
+	state.Epoch++ // nobody else gets the ids of this process
+	s.State, err = state.Marshal()
+	return state, err
+}
+
+// rejoin takes up a session at a URL, unless the backend has forgotten it.
+func (in lifetime) rejoin(ctx context.Context, address string, state *upstream.State, left *remains) error {
+	conn, err := upstream.Resume(ctx, upstream.NewHTTP(in.http(address)), state, in.options(), left.request)
+	if err != nil {
+		return err
+	}
 	bounded, cancel := context.WithTimeout(ctx, pingWait)
 	defer cancel()
-	f, ok := errors.AsType[*upstream.Failure](conn.Ping(bounded))
-	if !ok || f.Why != upstream.ReasonSessionGone {
-		return false
+	if f, ok := errors.AsType[*upstream.Failure](conn.Ping(bounded)); ok && f.Why == upstream.ReasonSessionGone {
+		conn.Close(ctx)
+		select {
+		case <-in.over: // it was the end of that connection alone
+		default:
+		}
+		return f
 	}
-	conn.Close(ctx)
-	select {
-	case <-in.over: // it was the end of that connection alone
-	default:
+	in.conn = conn
+	return nil
+}
+
+// lose forgets a session that was left, of which the next one has what its client follows, and tells the client.
+func (in lifetime) lose(x *deposit, followed []byte) {
+	x.hold(nil)
+	var uris leftFollowed
+	if json.Unmarshal(followed, &uris) == nil {
+		in.b.subscriptions.note(ownership{in.of.Name, in.holder()}, uris.URIs...)
 	}
 	if session := in.session(); session != "" && in.b.c.Lost != nil {
 		go in.b.c.Lost(in.of.Name, session, pool.Exited)
 	}
-	return true
 }
 
 // adoptWait bounds how long calls wait for what an earlier process has left.

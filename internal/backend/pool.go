@@ -351,7 +351,7 @@ func (a *poolActor) shut(keep bool) {
 	a.closed, a.keeps = true, keep
 	a.carryOut(a.pool.Shut(func(id pool.InstanceID) bool {
 		in := a.instances[id]
-		return in != nil && (keep && in.proc.Load() != nil || in.deposit.Load() != nil)
+		return in != nil && (keep && in.proc.Load() != nil || in.place.stores.Load() != nil)
 	}))
 }
 
@@ -394,7 +394,10 @@ func lendOf(ctx context.Context, b *Backends, of *Backend, c *Caller, q *Request
 	}
 	l.want.Askable = q.Asks && of.hasLines() && !session && b.catalogues.eraOf(of.Digest) != upstream.EraModern
 	q.told, q.modern = c.told(&of.Options), c.Modern
-	l.want.Heir = !q.looks && b.deposits.find(ctx, depositName(of, l.want.Kind, l.want.Holder, b.c.Node))
+	if !q.looks {
+		left, err := b.deposits.find(ctx, depositName(of, l.want.Kind, l.want.Holder, b.c.Node))
+		l.want.Heir = left || err != nil // one that begins waits until that is known
+	}
 	if b.pool.Post(&wanted{l}) != nil {
 		return nil, refused(of.Name, &pool.Refuse{Reason: pool.Closed})
 	}
@@ -406,7 +409,7 @@ func lendOf(ctx context.Context, b *Backends, of *Backend, c *Caller, q *Request
 			return nil, err
 		}
 		if l.noteIt {
-			estate{l.in}.openDeposit(ctx)
+			estate{l.in}.refreshPlace()
 			estate{l.in}.leaveStanding()
 		}
 		return l, nil

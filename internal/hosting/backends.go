@@ -22,7 +22,7 @@ type Backends interface {
 	Knows(name string, c backend.Caller) bool
 	Learn(ctx context.Context, name string, c backend.Caller) (*backend.Catalogue, error)
 	// Inherit reports whether the caller's instance goes on with what an earlier process, or another node, has left.
-	Inherit(ctx context.Context, name string, c backend.Caller) bool
+	Inherit(ctx context.Context, name string, c backend.Caller) (bool, error)
 	// SessionGone says that nobody will call for a session again, or if it has moved, that it is another node's now.
 	SessionGone(session string, moved bool)
 }
@@ -77,7 +77,7 @@ type running struct{ *backend.Backends }
 
 var _ Backends = running{}
 
-func (r running) Inherit(ctx context.Context, name string, c backend.Caller) bool {
+func (r running) Inherit(ctx context.Context, name string, c backend.Caller) (bool, error) {
 	return backend.Inherit(ctx, r.Backends, name, c)
 }
 

@@ -75,7 +75,7 @@ func (f *fake) Learn(ctx context.Context, name string, c backend.Caller) (*backe
 	return learned, err
 }
 
-func (f *fake) Inherit(context.Context, string, backend.Caller) bool { return false }
+func (f *fake) Inherit(context.Context, string, backend.Caller) (bool, error) { return false, nil }
 
 func (f *fake) SessionGone(session string, _ bool) {
 	f.mu.Lock()

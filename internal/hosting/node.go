@@ -205,7 +205,7 @@ func (n *Node) Learn(ctx context.Context, name string, c backend.Caller) (*backe
 }
 
 // Inherit implements Backends.
-func (n *Node) Inherit(ctx context.Context, name string, c backend.Caller) bool {
+func (n *Node) Inherit(ctx context.Context, name string, c backend.Caller) (bool, error) {
 	return backend.Inherit(ctx, n.ready(), name, c)
 }
 

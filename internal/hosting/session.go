@@ -39,8 +39,9 @@ func (s *Server) RootsChanged(ctx context.Context, session string) {
 	}
 }
 
-// Goes reports whether a session goes on with what another node, or an earlier process, has left of its instance of a backend.
-func Goes(ctx context.Context, s *Server, key string, c *Caller) bool {
+// Goes reports whether a session goes on with what another node, or an earlier process, has left of its instance of a backend. With an error nobody
+// knows yet.
+func Goes(ctx context.Context, s *Server, key string, c *Caller) (bool, error) {
 	return s.backends.Inherit(ctx, key, c.Caller)
 }
 

@@ -27,6 +27,7 @@ type Record struct {
 	Fresh        bool                       `json:"fresh,omitempty"`        // the client has sent nothing since initialize
 	Anchor       Anchor                     `json:"anchor,omitzero"`        // the node that has what only one can have of the session
 	Anchored     []string                   `json:"anchored,omitempty"`     // what that is, by the service's names; never changed in place
+	Owed         []string                   `json:"owed,omitempty"`         // what an earlier anchor had of which it is not known yet whether it is lost; never changed in place
 	Created      time.Time                  `json:"created"`
 	Written      time.Time                  `json:"written"`
 	Expires      time.Time                  `json:"expires"`
