@@ -363,25 +363,18 @@ func (a *statelessRequest) forwardTo(to store.Address) forwardOutcome {
 			n.refusals.refuseRequest(a.to, no, a.m.ID)
 			return forwardServed
 		}
-		defer x.held.Free()
 	}
 	var ctx context.Context
 	ctx, x.cancel = context.WithCancelCause(conn.Context())
 	defer x.cancel(nil)
-	var over context.CancelFunc
-	x.going, over = context.WithCancel(ctx)
-	x.Near = relay.NewNear(x.id, &x.held, func(letter []byte) { n.fleet.sendLetter(to, exchangeAlive, packet(letter)) }, over)
-	n.relays.proxies.Put(x.id, x) // first, as frames may come before the reply
-	defer n.relays.proxies.Drop(x.id, x)
+	defer n.relays.openProxy(ctx, x)()
 	bounded, stop := context.WithTimeout(ctx, wait)
 	defer stop()
 	ask, stop := context.WithTimeout(bounded, wait/5*3)
 	defer stop()
-	_, err := n.fleet.forwardRequest(ask, to, exchangeRetry, x.id, &forwardHead{ID: a.m.ID, Tenant: a.in.Tenant, Address: a.in.Address, Server: a.svc.ID, Trace: a.in.Trace}, a.body)
+	err := x.forward(ask, ctx, exchangeRetry, &forwardHead{ID: a.m.ID, Tenant: a.in.Tenant, Address: a.in.Address, Server: a.svc.ID, Trace: a.in.Trace}, a.body)
 	switch {
 	case err == nil:
-		x.Hear(0)
-		x.proxyCall(ctx)
 		return forwardServed
 	case ctx.Err() != nil:
 		n.relays.sendGone(to, x.id, false)

@@ -28,6 +28,7 @@ var _ anchorage = (*anchors)(nil)
 type anchors struct {
 	node     *Node
 	services sync.Map // of *Service, by id
+	visits   visits
 }
 
 const (
@@ -350,19 +351,11 @@ func (f *forwardedCall) forwardCall(ctx context.Context, to store.Address) forwa
 	n := f.node
 	x := &proxy{node: n, to: to, id: relay.NewID(), conn: f.conn, name: f.head.ID, every: f.svc.Limits.KeepAlive}
 	n.accounts.reserveAnyway(&x.held, nil, &Input{Tenant: f.head.Tenant, Address: f.head.Address}, quota.Queues, exchangeBytes)
-	defer x.held.Free()
 	x.cancel = f.stop
-	var over context.CancelFunc
-	x.going, over = context.WithCancel(f.going)
-	defer over()
-	x.Near = relay.NewNear(x.id, &x.held, func(letter []byte) { n.fleet.sendLetter(to, exchangeAlive, packet(letter)) }, over)
-	n.relays.proxies.Put(x.id, x) // first, as frames may come before the reply
-	defer n.relays.proxies.Drop(x.id, x)
-	_, err := n.fleet.forwardRequest(ctx, to, exchangeCall, x.id, &f.head, f.body)
+	defer n.relays.openProxy(f.going, x)()
+	err := x.forward(ctx, f.going, exchangeCall, &f.head, f.body)
 	switch {
 	case err == nil:
-		x.Hear(0)
-		x.proxyCall(f.going)
 		return forwardServed
 	case errors.Is(err, errNotHere):
 		return forwardMissing
@@ -503,7 +496,8 @@ func IsHere(n *Node, svc *Service, key SessionKey) (bool, error) {
 }
 
 // VisitAnchored calls f with a session of which this node has something: at once if the session's stream or connection is here, or if no other node
-// could have it, and otherwise perhaps on a goroutine of its own, once the session has been read. It does not wait.
+// could have it, and otherwise perhaps on another goroutine, in the order of the calls, once the session has been read. It does not wait: what is too
+// much until then is lost.
 func VisitAnchored(n *Node, svc *Service, key SessionKey, f func(*Peer)) {
 	if p := n.Writer(key); p != nil {
 		f(p)
@@ -516,18 +510,66 @@ func VisitAnchored(n *Node, svc *Service, key SessionKey, f func(*Peer)) {
 		f(s.peer)
 		return
 	}
-	go func() {
-		select {
-		case n.sessions.lookups <- struct{}{}:
-			defer func() { <-n.sessions.lookups }()
-		case <-n.base.Done():
+	n.anchors.visits.visit(n, svc, key, f)
+}
+
+// visits are what waits for a session to be read: of each in its order, and no more than mostVisits.
+type visits struct {
+	mu sync.Mutex // guards the rest
+	of map[SessionKey][]func(*Peer)
+}
+
+// mostVisits is how much of one session waits for that. What is more is lost: the client learns that it has missed something.
+const mostVisits = 64
+
+func (v *visits) visit(n *Node, svc *Service, key SessionKey, f func(*Peer)) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.of == nil {
+		v.of = make(map[SessionKey][]func(*Peer))
+	}
+	waiting, reads := v.of[key]
+	if len(waiting) <= mostVisits { // one more says that there were more
+		v.of[key] = append(waiting, f)
+	}
+	if !reads {
+		go v.readVisited(n, svc, key)
+	}
+}
+
+// readVisited reads a session, and has those visit it that wait for that.
+func (v *visits) readVisited(n *Node, svc *Service, key SessionKey) {
+	s, err := n.sessions.loadAside(svc, key)
+	if err != nil {
+		n.log.Debug("session not found that a message is for", "session", key.ID, "error", err)
+	}
+	for {
+		v.mu.Lock()
+		all := v.of[key]
+		if len(all) == 0 || err != nil {
+			delete(v.of, key)
+			v.mu.Unlock()
 			return
 		}
-		s, err := n.sessions.loadSession(svc, key, nil)
-		if err != nil {
-			n.log.Debug("session not found that a message is for", "session", key.ID, "error", err)
-			return
+		v.of[key] = nil
+		v.mu.Unlock()
+		if len(all) > mostVisits {
+			all = all[:mostVisits]
+			s.missed.Store(true)
 		}
-		f(s.peer)
-	}()
+		for _, f := range all {
+			f(s.peer)
+		}
+	}
+}
+
+// loadAside reads a session for which nobody waits.
+func (d *sessions) loadAside(svc *Service, key SessionKey) (*sessionActor, error) {
+	select {
+	case d.lookups <- struct{}{}:
+		defer func() { <-d.lookups }()
+	case <-d.base.Done():
+		return nil, ErrClosing
+	}
+	return d.loadSession(svc, key, nil)
 }

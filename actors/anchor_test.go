@@ -453,3 +453,66 @@ func TestNotedWhereItIs(t *testing.T) {
 		}
 	})
 }
+
+// TestForwardedStreamsArePassedOn has the node with the connection of a call be drained, whose stream another node resumes: it waits for no call of the anchor.
+func TestForwardedStreamsArePassedOn(t *testing.T) {
+	inAnchoredFleet(t, 3, nil, func(t *testing.T, all []*member, _ func() []string) {
+		a, b, c := all[0], all[1], all[2]
+		session := a.begin("2025-11-25")
+		a.post(session, message("1", "x"))
+		more := make(chan int)
+		a.handler.f = speaker(more)
+		first := &heldConn{}
+		go b.postOn(first, session, message("2", "x"))
+		more <- 1
+		synctest.Wait()
+		began := time.Now()
+		b.HandOver(t.Context(), nil)
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("the drain took %v", took)
+		}
+		second := c.get(session, first.lastID())
+		synctest.Wait()
+		more <- 2
+		close(more)
+		time.Sleep(time.Second)
+		if got := second.events(); len(got) != 2 || got[0] != said(2) || !strings.Contains(got[1], `"result"`) {
+			t.Errorf("after %q c has sent %q", first.events(), got)
+		}
+	})
+}
+
+// TestVisitsAreBounded has much be said to a session that has to be read first: it is said in its order, and what is too much is lost, as the session is told.
+func TestVisitsAreBounded(t *testing.T) {
+	inAnchoredFleet(t, 2, nil, func(t *testing.T, all []*member, _ func() []string) {
+		a, b := all[0], all[1]
+		session := a.begin("2025-11-25")
+		key := SessionKey{"anon", "s", session[:stream.IDLength]}
+		for range cap(b.sessions.lookups) {
+			b.sessions.lookups <- struct{}{}
+		}
+		var got []int
+		for i := range 3 * mostVisits {
+			VisitAnchored(b.Node, b.svc, key, func(*Peer) { got = append(got, i) })
+		}
+		synctest.Wait()
+		if len(got) > 0 {
+			t.Errorf("%d have not waited", len(got))
+		}
+		for range cap(b.sessions.lookups) {
+			<-b.sessions.lookups
+		}
+		synctest.Wait()
+		if len(got) != mostVisits || !slices.IsSorted(got) {
+			t.Errorf("said: %v", got)
+		}
+		if s, ok := b.sessions.Get(key); !ok || !s.missed.Load() {
+			t.Error("the session does not know that it has missed something")
+		}
+		VisitAnchored(b.Node, b.svc, SessionKey{"anon", "s", key.ID[1:] + "a"}, func(*Peer) { t.Error("nobody is there") })
+		synctest.Wait()
+		if n := len(b.anchors.visits.of); n != 0 {
+			t.Errorf("of %d sessions something waits", n)
+		}
+	})
+}

@@ -135,6 +135,7 @@ func (d drainer) passOn() {
 	}
 	begun := time.Now().Add(-quickCall)
 	d.warnCalls(begun)
+	d.relays.passOnProxies()
 	eachSession(d.Node, func(s *sessionActor) { _ = s.Post(hastenCalls{begun}) })
 	d.streams.Each(func(s *streamActor) { _ = s.Post(passOn{}) })
 }

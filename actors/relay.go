@@ -560,6 +560,41 @@ type proxy struct {
 	cancel context.CancelCauseFunc
 	going  context.Context // done when the client need not be waited for any more
 	stream *liveStream     // nil until the response is a stream
+
+	resumable atomic.Bool // the client has an event by which any node resumes the stream
+}
+
+// openProxy begins the exchange of a request with the node that has its call, or may have it. client is done when the client need not be
+// waited for any more. The function that it returns ends the exchange on this side.
+func (d *relays) openProxy(client context.Context, x *proxy) (end func()) {
+	var over context.CancelFunc
+	x.going, over = context.WithCancel(client)
+	x.Near = relay.NewNear(x.id, &x.held, func(letter []byte) { d.node.fleet.sendLetter(x.to, exchangeAlive, packet(letter)) }, over)
+	d.proxies.Put(x.id, x)
+	return func() {
+		d.proxies.Drop(x.id, x)
+		over()
+		x.held.Free()
+	}
+}
+
+// forward brings the request to the other node, and does what its call does there until the exchange is over. With an error that has not begun.
+func (x *proxy) forward(ctx, client context.Context, kind string, head *forwardHead, body []byte) error {
+	if _, err := x.node.fleet.forwardRequest(ctx, x.to, kind, x.id, head, body); err != nil {
+		return err
+	}
+	x.Hear(0)
+	x.proxyCall(client)
+	return nil
+}
+
+// passOnProxies ends the streams with which their clients come back at any other node: their calls run on where they are.
+func (d *relays) passOnProxies() {
+	d.proxies.Each(func(x *proxy) {
+		if x.resumable.Load() {
+			x.Break(ErrClosing)
+		}
+	})
 }
 
 // proxyCall does what the call does, until the exchange is over.
@@ -606,6 +641,7 @@ func (x *proxy) applyMessage(m *relay.Message) (over bool) {
 		}
 		x.conn.Event(id, retry, data)
 		x.conn.Flush()
+		x.resumable.Store(id != "")
 		x.stream.noteWritten()
 		_ = x.conn.Room(x.going) // an error means that the client is gone, or that it reads too slowly
 	case relay.Finish:
