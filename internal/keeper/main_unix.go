@@ -8,15 +8,12 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"os"
 	"os/signal"
 	"sync"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // roleExec is the first argument of a process that confines itself and becomes a program. Keepers start it.
@@ -208,32 +205,6 @@ func (e *engine) hangUp() {
 		e.peer.hangUp()
 	}
 }
-
-// openLog opens the log of a keeper: its standard error, which becomes the file, so that what the runtime says of a crash is there, too. A file that has grown is put aside, in place of the one before. Writes to a pipe
-// that nobody reads any more are lost. Without a socket the keeper is a part of the program that has started it, and the standard error that they share is that one's: there it says only what is wrong.
-func openLog(f flags) (*slog.Logger, error) {
-	level := slog.LevelInfo
-	switch {
-	case f.log != "":
-		if info, err := os.Stat(f.log); err == nil && info.Size() > maxLog {
-			_ = os.Rename(f.log, f.log+".1") // what cannot be moved grows
-		}
-		file, err := os.OpenFile(f.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-		if err != nil {
-			return nil, err
-		}
-		defer func() { _ = file.Close() }()
-		if err := unix.Dup2(int(file.Fd()), syscall.Stderr); err != nil {
-			return nil, fmt.Errorf("%s: %w", f.log, err)
-		}
-	case f.socket == "":
-		level = slog.LevelWarn
-	}
-	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})).With("part", "keeper"), nil
-}
-
-// maxLog is from where on a log is put aside when a keeper starts, in bytes.
-const maxLog = 8 << 20
 
 // closeInherited closes the files that this process was given and does not need: what its parent did not mark as its own is not opened here, where all are marked.
 func closeInherited(needed ...int) {

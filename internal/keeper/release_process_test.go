@@ -322,6 +322,32 @@ func TestLog(t *testing.T) {
 	}
 }
 
+// TestLogThatGrows has a log be put aside while it is written, each time that it has grown.
+func TestLogThatGrows(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "log")
+	files := 0
+	l := &logFile{path: path, begun: func(*os.File) error { files++; return nil }}
+	if err := l.begin(); err != nil {
+		t.Fatal(err)
+	}
+	line := []byte(strings.Repeat("x", 1<<20-1) + "\n")
+	for range 3 * (maxLog>>20 + 1) {
+		if n, err := l.Write(line); n != len(line) || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	_ = l.file.Close()
+	for _, of := range []string{path, path + ".1"} {
+		if info, err := os.Stat(of); err != nil || info.Size() != maxLog+1<<20 {
+			t.Errorf("%s: %v, %v", of, info, err)
+		}
+	}
+	if files != 3 {
+		t.Errorf("%d files", files)
+	}
+}
+
 // TestWithoutSocket has a keeper end with its only connection.
 func TestWithoutSocket(t *testing.T) {
 	t.Parallel()
