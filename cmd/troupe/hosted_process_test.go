@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -140,10 +141,30 @@ func hostAny(t *testing.T, args ...string) *process {
 			said, _ := os.ReadFile(filepath.Join(args[i+1], "keeper.log"))
 			t.Logf("serve said:\n%s\nits keeper said:\n%s", p.stderr, said)
 		}
+		if i := slices.Index(args, "--data"); i >= 0 {
+			endKeepers(t, args[i+1])
+		}
 	})
 	go func() { p.exited <- p.cmd.Wait() }()
 	return p
 }
+
+// endKeepers ends the keepers that had a data directory and keep what they have for longer than their test lasts.
+func endKeepers(t *testing.T, dir string) {
+	t.Helper()
+	said, _ := os.ReadFile(filepath.Join(dir, "keeper.log")) // none says that there was none
+	for _, ready := range keeperReady.FindAllSubmatch(said, -1) {
+		pid, _ := strconv.Atoi(string(ready[1]))
+		is, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		if !bytes.Contains(is, []byte(dir)) { // it has ended, and another process may have its number
+			continue
+		}
+		_ = syscall.Kill(pid, syscall.SIGTERM)
+		gone(t, pid)
+	}
+}
+
+var keeperReady = regexp.MustCompile(`msg="keeper ready" part=keeper pid=(\d+)`)
 
 // A reply is any message that a guest gets, or a backend says.
 type reply struct {
