@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/troupe-run/troupe/internal/store"
+	"github.com/troupe-run/troupe/test/kit/ports"
 	"github.com/troupe-run/troupe/test/kit/when"
 )
 
@@ -65,7 +66,7 @@ func TestListen(t *testing.T) {
 
 	// The other's entry must outlive the time in which the store is away, on a busy machine, too.
 	const lease = time.Minute
-	o := Options{Dir: dir, Listen: Listen{Address: onAny, Token: "right"}, Lease: lease}
+	o := Options{Dir: dir, Listen: Listen{Address: ports.Address(t), Token: "right"}, Lease: lease}
 	n := must[*Node](t)(Open(ctx, o))
 	other := n.remoteOptions("b")
 	other.Lease = lease
@@ -132,7 +133,7 @@ func TestListen(t *testing.T) {
 // TestListenSettings: the node that listens is one of the fleet.
 func TestListenSettings(t *testing.T) {
 	t.Parallel()
-	o := Options{Dir: t.TempDir(), Node: "store", MaxStore: 1 << 30, Listen: Listen{Address: onAny, Token: "right"}}
+	o := Options{Dir: t.TempDir(), Node: "store", MaxStore: 1 << 30, Listen: Listen{Address: ports.Address(t), Token: "right"}}
 	n := must[*Node](t)(Open(t.Context(), o))
 	other := n.remoteOptions("b")
 	other.MaxStore = 2 << 30

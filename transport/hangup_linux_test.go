@@ -36,7 +36,7 @@ func TestListenersHaveNoGoroutine(t *testing.T) {
 		conns, held = append(conns, c), append(held, <-streams)
 	}
 	after := 0
-	for range 500 {
+	for range 12_000 {
 		if after = runtime.NumGoroutine() - before; after < 20 {
 			break
 		}
@@ -59,7 +59,7 @@ func TestListenersHaveNoGoroutine(t *testing.T) {
 
 // ends waits for the goroutine to end.
 func (p *hangups) ends() bool {
-	for range 2000 {
+	for range 12_000 {
 		p.mu.Lock()
 		over := p.epoll == nil && p.watched == nil
 		p.mu.Unlock()

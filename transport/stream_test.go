@@ -245,7 +245,7 @@ func TestConcurrentUse(t *testing.T) {
 // settled waits until h has no stream.
 func settled(t testing.TB, h *Handler) {
 	t.Helper()
-	for range 2000 {
+	for range 12_000 {
 		if h.Streams() == 0 {
 			return
 		}
@@ -512,7 +512,7 @@ func TestIdleStreamsHaveNoGoroutine(t *testing.T) {
 		x.Flush()
 	}
 	after := 0
-	for range 500 {
+	for range 12_000 {
 		if after = runtime.NumGoroutine() - before; after < 20 {
 			break
 		}

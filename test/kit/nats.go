@@ -2,13 +2,14 @@ package kit
 
 import (
 	"fmt"
-	"net"
 	"net/url"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/troupe-run/troupe/test/kit/ports"
 )
 
 // NATS is a NATS server, or a cluster of several, which listens on 127.0.0.1 and keeps its streams on disk.
@@ -30,17 +31,17 @@ func StartNATS(t testing.TB, n int, change func(o *server.Options)) *NATS {
 	t.Helper()
 	c := &NATS{Servers: make([]*server.Server, n)}
 	var routes []*url.URL
-	ports := freePorts(t, 2*n)
+	at := ports.Free(t, 2*n)
 	for i := range n {
-		routes = append(routes, &url.URL{Scheme: "nats", Host: fmt.Sprintf("127.0.0.1:%d", ports[n+i])})
+		routes = append(routes, &url.URL{Scheme: "nats", Host: fmt.Sprintf("127.0.0.1:%d", at[n+i])})
 	}
 	for i := range n {
 		o := &server.Options{
-			ServerName: serverName(i), Host: "127.0.0.1", Port: ports[i], NoSigs: true, NoLog: true,
+			ServerName: serverName(i), Host: "127.0.0.1", Port: at[i], NoSigs: true, NoLog: true,
 			JetStream: true, StoreDir: t.TempDir(), JetStreamMaxStore: anyStore, DisableJetStreamBanner: true,
 		}
 		if n > 1 {
-			o.Cluster = server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: ports[n+i]}
+			o.Cluster = server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: at[n+i]}
 			o.Routes = routes
 		}
 		if change != nil {
@@ -81,20 +82,6 @@ func (c *NATS) lead(t testing.TB) {
 		time.Sleep(20 * time.Millisecond)
 	}
 	t.Fatal("the NATS servers have no leader")
-}
-
-// freePorts returns ports that nobody listens on.
-func freePorts(t testing.TB, n int) (ports []int) {
-	t.Helper()
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
-	}
-	return ports
 }
 
 // Start starts a server that is stopped, with its address and streams.

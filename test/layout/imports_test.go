@@ -101,7 +101,7 @@ var layers = []layer{
 }
 
 // testPackages exist for tests: test files anywhere may import them, and other packages may not.
-var testPackages = []string{"internal/bubble", "internal/closedschema", "test/histories", "test/sim", "test/spec/host", "test/spec/official", "test/kit", "test/kit/certificate", "test/kit/when", "troupetest"}
+var testPackages = []string{"internal/bubble", "internal/closedschema", "test/histories", "test/sim", "test/spec/host", "test/spec/official", "test/kit", "test/kit/certificate", "test/kit/ports", "test/kit/when", "troupetest"}
 
 // An owner says which packages may import something from outside the module.
 type owner struct {

@@ -70,6 +70,17 @@ func newDoor(t *testing.T, change ...func(*troupe.Options)) *door {
 // Refused is how many requests were refused for a reason.
 func (d *door) Refused(reason string) int64 { return d.Gauge("troupe.http.refused", reason) }
 
+const initialize = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"kit","version":"1"}}}`
+
+// payload is an answer of any form, "" for a stream that was cut before it.
+func payload(a *kit.Answer) string {
+	if !a.Stream() {
+		return a.Body
+	}
+	all := host.Payloads(a.All())
+	return strings.Join(all[max(0, len(all)-1):], "")
+}
+
 // as returns a client with a token.
 func (d *door) as(token string) *kit.Client {
 	c := d.Unchecked()

@@ -35,7 +35,7 @@ func TestKeysLieInTheStore(t *testing.T) {
 		hs := httptest.NewServer(rt)
 		defer hs.Close()
 		c := &kit.Client{T: t, HTTP: hs.Client(), URL: hs.URL + "/mcp", Header: http.Header{"Authorization": {"Bearer " + token}}}
-		return c.Post(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"kit","version":"1"}}}`).StatusCode
+		return c.Post(initialize).StatusCode
 	}
 	if got := status(id.Token("alice", resource, nil)); got != 200 {
 		t.Fatalf("the first process: %d", got)

@@ -35,7 +35,7 @@ type way struct {
 
 var ways = []way{
 	{"session", resource, func(c *kit.Client) *kit.Answer {
-		return c.Post(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"kit","version":"1"}}}`)
+		return c.Post(initialize)
 	}},
 	{"stateless", resource, func(c *kit.Client) *kit.Answer {
 		return c.Post(`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`,
@@ -370,7 +370,7 @@ func TestForgedHeaders(t *testing.T) {
 		}
 		for aud, want := range map[string]int{resource: 200, "https://evil.example.com/mcp": 401, public + "/evil/mcp": 401, public + "/second/mcp": 401} {
 			c := d.as(d.id.Token("alice", aud, nil))
-			if a := c.Post(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"kit","version":"1"}}}`, name, value); a.StatusCode != want {
+			if a := c.Post(initialize, name, value); a.StatusCode != want {
 				t.Errorf("%s, a token for %s: %s, want %d", name, aud, a.Status, want)
 			}
 		}
