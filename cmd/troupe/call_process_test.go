@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/troupe-run/troupe/test/kit/ports"
 )
 
 // calling is a call by the command in this process.
@@ -59,18 +61,18 @@ func TestCallGoesOnThroughAKill(t *testing.T) {
 	t.Parallel()
 	binary(t)
 	dir := t.TempDir()
-	p := start(t, "--data", dir)
-	c := beginCall(p, "count", `{"to":30,"delay_ms":200}`, "--revision", "2025-11-25", "--retry", hung.String())
-	c.await(t, "3 of 30\n")
+	p := start(t, "--data", dir, "--listen", ports.Address(t))
+	c := beginCall(p, "count", `{"to":60,"delay_ms":200}`, "--revision", "2025-11-25", "--retry", hung.String())
+	c.await(t, "3 of 60\n")
 	if err := p.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	<-p.exited
 	c.await(t, "the connection broke")
 	start(t, "--data", dir, "--listen", strings.TrimPrefix(p.base, "http://"))
-	c.end(t, "counted to 30\n")
-	for n := 1; n <= 30; n++ {
-		if line := fmt.Sprintf("%d of 30\n", n); strings.Count("\n"+c.stderr.String(), "\n"+line) != 1 {
+	c.end(t, "counted to 60\n")
+	for n := 1; n <= 60; n++ {
+		if line := fmt.Sprintf("%d of 60\n", n); strings.Count("\n"+c.stderr.String(), "\n"+line) != 1 {
 			t.Errorf("%q was not told once:\n%s", line, c.stderr)
 		}
 	}
@@ -82,9 +84,9 @@ func TestCallGoesOnThroughADeploy(t *testing.T) {
 	t.Parallel()
 	binary(t)
 	dir := t.TempDir()
-	p := start(t, "--data", dir, "--drain-delay", "0s")
-	c := beginCall(p, "count", `{"to":30,"delay_ms":200}`, "--retry", hung.String())
-	c.await(t, "3 of 30\n")
+	p := start(t, "--data", dir, "--drain-delay", "0s", "--listen", ports.Address(t))
+	c := beginCall(p, "count", `{"to":60,"delay_ms":200}`, "--retry", hung.String())
+	c.await(t, "3 of 60\n")
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +95,7 @@ func TestCallGoesOnThroughADeploy(t *testing.T) {
 	}
 	c.await(t, "the call goes on as task ")
 	start(t, "--data", dir, "--listen", strings.TrimPrefix(p.base, "http://"))
-	c.end(t, "counted to 30\n")
+	c.end(t, "counted to 60\n")
 }
 
 // TestCallIsInterrupted: Ctrl-C cancels the call at its server, with and without a session.

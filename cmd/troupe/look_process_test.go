@@ -78,7 +78,7 @@ func (p *process) job(t *testing.T, session string, steps, ms int) string {
 func eventually(t *testing.T, dir, id, what string, f func(d operator.TaskDetail) bool) operator.TaskDetail {
 	t.Helper()
 	var d operator.TaskDetail
-	for range 100 {
+	for end := time.Now().Add(hung); time.Now().Before(end); {
 		if d = shown(t, dir, id); f(d) {
 			return d
 		}

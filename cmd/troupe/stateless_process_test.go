@@ -332,7 +332,7 @@ func (p *process) becomes(t *testing.T, name, want string) {
 // them again.
 func TestCallsAtTheEndOfAProcess(t *testing.T) {
 	t.Parallel()
-	p := start(t, "--memory", "--drain-delay", "0s", "--drain-wait", "3s")
+	p := start(t, "--memory", "--drain-delay", "0s", "--drain-wait", "8s")
 	const lost = `"error":{"code":-32010,"message":"the node running this call was lost; whether it took effect is unknown"}`
 	const again = `"error":{"code":-32603,"message":"temporarily unavailable: try again shortly","data":{"retryAfterMs":1000}}`
 	calls := []struct{ params, status, body string }{

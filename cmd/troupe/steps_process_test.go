@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestStepsOfASessionSurviveAKill kills the process with SIGKILL in the middle of a call of 15 steps, in a session. The next process goes on with the step that was under
+// TestStepsOfASessionSurviveAKill kills the process with SIGKILL in the middle of a call of 60 steps, in a session. The next process goes on with the step that was under
 // way, and does none again that was stored.
 func TestStepsOfASessionSurviveAKill(t *testing.T) {
 	t.Parallel()
@@ -14,7 +14,7 @@ func TestStepsOfASessionSurviveAKill(t *testing.T) {
 	p := start(t, "--data", dir)
 	s := sit(t, p, "2025-11-25")
 	var err error
-	if s.stream, err = p.post(t.Context(), `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{`+tool("job", `{"steps":15,"step_ms":200}`)+`,"_meta":{"progressToken":"p"}}}`, s.header()...); err != nil {
+	if s.stream, err = p.post(t.Context(), `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{`+tool("job", `{"steps":60,"step_ms":200}`)+`,"_meta":{"progressToken":"p"}}}`, s.header()...); err != nil {
 		t.Fatal(err)
 	}
 	const told = 7
@@ -39,7 +39,7 @@ func TestStepsOfASessionSurviveAKill(t *testing.T) {
 	var got struct {
 		Steps []struct{ N, Attempt int }
 	}
-	if len(m.Result.Content) != 1 || json.Unmarshal([]byte(m.Result.Content[0].Text), &got) != nil || len(got.Steps) != 15 {
+	if len(m.Result.Content) != 1 || json.Unmarshal([]byte(m.Result.Content[0].Text), &got) != nil || len(got.Steps) != 60 {
 		t.Fatalf("it ends with %+v", m)
 	}
 	for i, step := range got.Steps {
@@ -47,7 +47,7 @@ func TestStepsOfASessionSurviveAKill(t *testing.T) {
 			t.Errorf("step %d is %d of run %d, after one of run %d", i+1, step.N, step.Attempt, got.Steps[max(0, i-1)].Attempt)
 		}
 	}
-	if last := got.Steps[14]; last.Attempt != 2 {
+	if last := got.Steps[59]; last.Attempt != 2 {
 		t.Errorf("the last step is of run %d, want 2", last.Attempt)
 	}
 }

@@ -197,13 +197,11 @@ func TestMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lost := make(chan pool.Reason, 1)
+	lost := make(chan pool.Reason, mostTries)
 	b := New(Config{Processes: joins(self, dir), Lost: func(_, _ string, reason pool.Reason) { lost <- reason }})
 	b.Configure(t.Context(), []Backend{{Name: "own", Digest: "1", Target: host.Command(self, "backend"), Options: host.Options{Pool: host.Pool{MaxMemory: 4096}}.WithDefaults()}})
 	defer func() { b.Close(context.WithoutCancel(t.Context()), 0) }()
-	if got := call(t, b, "own", Caller{Session: "s"}, Request{}); !strings.HasSuffix(got, `"calls":1}`) {
-		t.Fatalf("the call: %s", got)
-	}
+	call(t, b, "own", Caller{Session: "s"}, Request{}) // which is answered, unless its instance is looked at first
 	if reason := <-lost; reason != pool.Heavy {
 		t.Errorf("it ended because of %s, want %s", reason, pool.Heavy)
 	}

@@ -53,8 +53,9 @@ type Client struct {
 	stop    context.CancelFunc // ends what run waits for
 	after   func()             // what Close waits for
 
-	mu    sync.Mutex
-	about welcome
+	mu     sync.Mutex
+	about  welcome
+	hellos uint64 // how many connections it has tried
 	outbox
 	last      uint64 // the number of the newest request
 	requests  map[uint64]*request
@@ -114,8 +115,10 @@ func (c *Client) greet(ctx context.Context, conn net.Conn) (*bufio.Reader, error
 	defer func() { _ = conn.SetDeadline(time.Time{}) }()
 	c.mu.Lock()
 	life := c.about.Life
+	c.hellos++
+	number := c.hellos
 	c.mu.Unlock()
-	text, err := appendControl(nil, kindHello, hello{oldestVersion, newestVersion, c.options.Release, os.Getpid(), c.token, life, c.options.keep})
+	text, err := appendControl(nil, kindHello, hello{oldestVersion, newestVersion, c.options.Release, os.Getpid(), c.token, life, number, c.options.keep})
 	if err == nil {
 		_, err = conn.Write(text)
 	}

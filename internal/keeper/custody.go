@@ -21,6 +21,7 @@ type custody struct {
 	stay  bool          // whether the keeper itself stays without anybody
 	last  uint64        // the number of the newest connection
 	whose string        // the client that has made it
+	tries uint64        // how many that client had made until then, 0 if it has not said so
 	owner uint64        // the connection that owns the keeper, 0 for none
 	until time.Time     // when the keeper ends without an owner and processes: for how long it waits for the first one
 	wards map[uint64]ward
@@ -31,12 +32,13 @@ func newCustody(keep time.Duration, stay bool, now time.Time) custody {
 }
 
 // connect gives the keeper to a new connection. It returns its number, and that of the one it replaces. A client that comes again after another one has been there does not get it: that it was
-// replaced may have been lost with its connection, and the two would take the keeper from each other for ever.
-func (c *custody) connect(client string, again bool, now time.Time) (number, replaced uint64, err error) {
-	if again && client != c.whose {
+// replaced may have been lost with its connection, and the two would take the keeper from each other for ever. Nor does a connection that the client has
+// given up for a newer one, and that was read after that. tries counts them.
+func (c *custody) connect(client string, tries uint64, again bool, now time.Time) (number, replaced uint64, err error) {
+	if again && (client != c.whose || tries != 0 && tries <= c.tries) {
 		return 0, 0, errNotOwner
 	}
-	replaced, c.whose = c.owner, client
+	replaced, c.whose, c.tries = c.owner, client, tries
 	c.leave(c.owner, c.keep, now)
 	c.last++
 	c.owner, c.until = c.last, now

@@ -19,7 +19,7 @@ func FuzzFrames(f *testing.F) {
 	b.complaint(7, complaint{[]byte("no"), 2})
 	f.Add(b.open)
 	for k, v := range map[kind]any{
-		kindHello: hello{1, 1, "r", 5, "client", "life", time.Minute}, kindWelcome: welcome{1, "r", 5, "boot", "life"}, kindStart: start{1, "t", Spec{ID: "a", Command: []string{"b"}}}, kindExited: exited{1, Status{Code: 2, Stderr: []string{"x"}}},
+		kindHello: hello{1, 1, "r", 5, "client", "life", 2, time.Minute}, kindWelcome: welcome{1, "r", 5, "boot", "life"}, kindStart: start{1, "t", Spec{ID: "a", Command: []string{"b"}}}, kindExited: exited{1, Status{Code: 2, Stderr: []string{"x"}}},
 		kindAdopt: adopt{1, "a", 2}, kindAdopted: adopted{Request: 1}, kindListed: listed{Request: 1, Kept: []Kept{{ID: "a"}}}, kindRefused: refused{1, "start", "many", "why"}, kindBye: bye{1, time.Second},
 	} {
 		frame, err := appendControl(nil, k, v)

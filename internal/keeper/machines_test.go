@@ -1,6 +1,7 @@
 package keeper
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -92,7 +93,7 @@ func TestCustody(t *testing.T) {
 	}
 	due(29, false)
 	next(30)
-	one, old, err := c.connect("one", false, at(29))
+	one, old, err := c.connect("one", 0, false, at(29))
 	if one != 1 || old != 0 || err != nil {
 		t.Error(one, old, err)
 	}
@@ -103,12 +104,18 @@ func TestCustody(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	two, old, err := c.connect("two", false, at(100)) // the newest wins
+	two, old, err := c.connect("two", 0, false, at(100)) // the newest wins
 	if two != 2 || old != 1 || err != nil {
 		t.Error(two, old, err)
 	}
-	if _, _, err := c.connect("one", true, at(100)); err == nil {
+	if _, _, err := c.connect("one", 0, true, at(100)); err == nil {
 		t.Error("the one before comes again, and takes it back")
+	}
+	late := custody{whose: "two", wards: map[uint64]ward{}}
+	for tries, want := range []error{nil, nil, nil, errNotOwner} { // 0 is of a client that counts none
+		if _, _, err := late.connect("two", []uint64{0, 1, 3, 2}[tries], true, at(100)); !errors.Is(err, want) {
+			t.Errorf("connection %d of a client: %v, want %v", tries, err, want)
+		}
 	}
 	if err := c.hold(one, 1); err == nil {
 		t.Error("the old one still holds")
@@ -135,7 +142,7 @@ func TestCustody(t *testing.T) {
 	c.drop(1)
 	due(206, true)
 	used := newCustody(time.Hour, false, noon) // which ends as soon as it has nobody and nothing
-	three, _, _ := used.connect("three", false, at(1))
+	three, _, _ := used.connect("three", 0, false, at(1))
 	if err := used.hold(three, 1); err != nil {
 		t.Error(err)
 	}

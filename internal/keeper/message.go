@@ -21,6 +21,7 @@ type (
 		PID     int           `json:"pid"`
 		Client  string        `json:"client,omitempty"` // what no other client has
 		Life    string        `json:"life,omitempty"`   // of the keeper that it has lost its connection to, if it comes again
+		Number  uint64        `json:"number,omitempty"` // how many connections the client has made until now; 0 says nothing
 		Keep    time.Duration `json:"keep,omitempty"`   // how long all is kept when it is gone without bye; 0 leaves that as it is, less keeps nothing
 	}
 

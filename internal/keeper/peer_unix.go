@@ -64,7 +64,7 @@ func (p *peer) hangUp() {
 }
 
 // hangUpTime is how long a peer has to read what it is told last.
-const hangUpTime = time.Second
+const hangUpTime = 5 * time.Second
 
 // refuse says why a frame was not carried out.
 func (p *peer) refuse(request uint64, k kind, err error) {
@@ -138,7 +138,7 @@ func (e *engine) greet(conn net.Conn, r *bufio.Reader) (*peer, error) {
 	case e.over || e.ending: // what it still has is about to end, too
 		return turnAway(fmt.Errorf("%w: the keeper", ErrEnding))
 	}
-	if p.number, _, err = e.custody.connect(h.Client, again, time.Now()); err != nil {
+	if p.number, _, err = e.custody.connect(h.Client, h.Number, again, time.Now()); err != nil {
 		return turnAway(ErrReplaced)
 	}
 	old := e.peer

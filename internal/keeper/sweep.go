@@ -19,15 +19,17 @@ import (
 func sweep(ctx context.Context, boot string) (int, error) {
 	sweepCgroups(boot)
 	signalled := map[procKey]bool{}
+	nobody := false
 	for wait := pollLeft; ; wait = min(2*wait, pollMost) {
 		all, err := listProcesses()
 		if err != nil {
 			return 0, fmt.Errorf("keeper: sweep: %w", err)
 		}
 		left := leftBehind(all, boot, markOf)
-		if len(left) == 0 {
+		if len(left) == 0 && nobody { // twice in a row, as a list is no moment: a process may end that is in it, after it has begun one that is not
 			return len(signalled), nil
 		}
+		nobody = len(left) == 0
 		for _, p := range left {
 			_ = signalProcess(p, syscall.SIGKILL) // who cannot be signalled is there the next time
 			signalled[procKey{p.pid, p.start}] = true
