@@ -3,7 +3,6 @@ package troupe
 import (
 	"context"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 
@@ -90,42 +89,53 @@ func (s hostedNews) Adopted(ctx context.Context, session string) {
 	}
 }
 
-// anchored begins anew, for a session, what it had with the instances of a node that is gone, or has begun anew. It returns those of which it is not
-// known yet whether they go on here.
-func (s *serviceHosting) anchored(ctx context.Context, p *actors.Peer, had []string) (unknown []string) {
+// anchored begins anew, for a session, what it had with the instances of a node that is gone, or has begun anew.
+func (s *serviceHosting) anchored(ctx context.Context, p *actors.Peer, had []string) (here, unknown []string) {
 	h, c := s.now(), s.callerOf(p)
 	if h == nil || c == nil || c.Session == "" {
-		return nil
+		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, tellTime)
-	defer cancel()
-	goes, errs := make([]bool, len(had)), make([]error, len(had))
+	is, errs := make([]bool, len(had)), make([]error, len(had))
 	var asked sync.WaitGroup
 	for i, key := range had {
-		asked.Go(func() { goes[i], errs[i] = hosting.Goes(ctx, h, key, c) })
+		asked.Go(func() {
+			one, cancel := context.WithTimeout(ctx, tellTime)
+			defer cancel()
+			if is[i], errs[i] = hosting.Goes(one, h, key, c); errs[i] != nil || is[i] {
+				return
+			}
+			hostedNews{s}.Lost(key, c.Session, pool.Exited)
+			is[i] = s.followAgain(ctx, h, c, p, key)
+		})
 	}
 	asked.Wait()
-	var lost []string
 	for i, key := range had {
 		switch {
 		case errs[i] != nil:
 			s.rt.log.Debug("it is not known what became of the instance of a session", "server", s.id, "backend", key, "error", errs[i])
 			unknown = append(unknown, key)
-		case !goes[i]:
-			lost = append(lost, key)
-			hostedNews{s}.Lost(key, c.Session, pool.Exited)
+		case is[i]:
+			here = append(here, key)
 		}
 	}
+	return here, unknown
+}
+
+// followAgain has a new instance of a backend say when the resources change that a session follows there. It reports whether there may be one.
+func (s *serviceHosting) followAgain(ctx context.Context, h *hosting.Server, c *hosting.Caller, p *actors.Peer, key string) (begun bool) {
+	ctx, cancel := context.WithTimeout(ctx, tellTime)
+	defer cancel()
 	for _, uri := range p.Subscribed() {
 		item, ok := h.Find(c, listing.Resources, uri)
-		if !ok || !slices.Contains(lost, item.Key()) || (hostedCalls{s}).hasResource(uri) {
+		if !ok || item.Key() != key || (hostedCalls{s}).hasResource(uri) {
 			continue
 		}
+		begun = true
 		if err := h.Subscribe(ctx, c, item, uri, mcp.MethodResourcesSubscribe); err != nil {
 			s.rt.log.Debug("a session does not follow a resource any more", "server", s.id, "error", err)
 		}
 	}
-	return unknown
+	return begun
 }
 
 // anchorHere has the session of a call be where this one is, if the item's instance is the session's own.

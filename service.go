@@ -84,7 +84,7 @@ type hostedService interface {
 	rootsChanged(p *actors.Peer)
 	sessionEnded(p *actors.Peer, how actors.Ending)
 	anchoring(m *codec.Message) actors.Anchoring
-	anchored(ctx context.Context, p *actors.Peer, had []string) (unknown []string)
+	anchored(ctx context.Context, p *actors.Peer, had []string) (here, unknown []string)
 	left(key actors.SessionKey, moved bool)
 	passes(principal any) map[string][]string
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/troupe-run/troupe/actors/internal/stream"
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/protocol"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/store"
@@ -135,31 +136,56 @@ func (d *anchors) settleOwed(s *sessionActor) {
 	}
 	go func() {
 		defer s.owing.Store(false)
-		var settled []string
-		for wait := time.Second; ; wait = min(2*wait, time.Minute) {
-			isSettled := func(what string) bool { return slices.Contains(settled, what) }
-			rec := s.view.Load().rec
-			if rec.Anchor != d.self() || len(rec.Owed) == 0 || s.ended.Load() {
-				return
-			}
-			if owed := slices.DeleteFunc(slices.Clone(rec.Owed), isSettled); len(owed) > 0 {
-				unknown := s.svc.Anchored(d.node.base, s.peer, slices.Clone(owed))
-				settled = append(settled, slices.DeleteFunc(owed, func(what string) bool { return slices.Contains(unknown, what) })...)
-			}
-			ctx, cancel := context.WithTimeout(d.node.base, s.svc.Limits.StoreWait)
-			err := s.home.changeRecord(ctx, func(r *session.Record) bool {
-				if r.Anchor != d.self() || !slices.ContainsFunc(r.Owed, isSettled) {
-					return false
+		o := owed{anchors: d, s: s}
+		for wait := time.Second; !o.settle(); wait = min(2*wait, time.Minute) {
+			for known := false; !known; {
+				if pause(d.node.base, wait) != nil {
+					return
 				}
-				r.Owed = slices.DeleteFunc(slices.Clone(r.Owed), isSettled)
-				return true
-			})
-			cancel()
-			if errors.Is(err, store.ErrNotFound) || err == nil && len(s.view.Load().rec.Owed) == 0 || pause(d.node.base, wait) != nil {
-				return
+				err := (sessionView{s}).rereadRecord(nil, true, true) // it may have moved
+				if errors.Is(err, store.ErrNotFound) {
+					return
+				}
+				known = err == nil
 			}
 		}
 	}()
+}
+
+// owed is what earlier anchors of a session had, as far as this one has found out what became of it.
+type owed struct {
+	*anchors
+	s    *sessionActor
+	here []string // that this node has now
+	gone []string
+}
+
+// settle asks the service once, and reports whether nothing is left to be found out here.
+func (o *owed) settle() bool {
+	s, self := o.s, o.self()
+	rec := s.view.Load().rec
+	if rec.Anchor != self || len(rec.Owed) == 0 || s.ended.Load() {
+		return true
+	}
+	isKnown := func(what string) bool { return slices.Contains(o.here, what) || slices.Contains(o.gone, what) }
+	if rest := slices.DeleteFunc(slices.Clone(rec.Owed), isKnown); len(rest) > 0 {
+		here, unknown := s.svc.Anchored(o.node.base, s.peer, slices.Clone(rest))
+		o.here = append(o.here, here...)
+		o.gone = append(o.gone, slices.DeleteFunc(rest, func(what string) bool { return slices.Contains(here, what) || slices.Contains(unknown, what) })...)
+	}
+	ctx, cancel := context.WithTimeout(o.node.base, s.svc.Limits.StoreWait)
+	defer cancel()
+	err := s.home.changeRecord(ctx, func(r *session.Record) bool {
+		if r.Anchor != self || !slices.ContainsFunc(r.Owed, isKnown) {
+			return false
+		}
+		r.Owed = slices.DeleteFunc(slices.Clone(r.Owed), isKnown)
+		anchored := slices.Concat(r.Anchored, o.here)
+		slices.Sort(anchored)
+		r.Anchored = slices.Compact(anchored)
+		return true
+	})
+	return errors.Is(err, store.ErrNotFound) || err == nil && len(s.view.Load().rec.Owed) == 0
 }
 
 // noteAnchored has the session's record say that something is here.
@@ -274,14 +300,15 @@ func (d *anchors) refuseRouted(in *Input, m *codec.Message) {
 
 // forwardedCall is a message on its way to the node where its session is anchored.
 type forwardedCall struct {
-	node  *Node
-	svc   *Service
-	conn  Conn
-	head  forwardHead
-	body  []byte
-	from  *quota.Account
-	going context.Context // done when the client is gone
-	stop  context.CancelCauseFunc
+	node   *Node
+	svc    *Service
+	conn   Conn
+	head   forwardHead
+	body   []byte
+	from   *quota.Account
+	primes bool            // its client comes back for a stream that ends early
+	going  context.Context // done when the client is gone
+	stop   context.CancelCauseFunc
 }
 
 // beginForward counts a message that is forwarded, as the other node does, too. It returns nil if it has refused the message.
@@ -295,7 +322,7 @@ func (d *anchors) beginForward(s *sessionActor, in *Input, principal any, m *cod
 		n.refusals.refuseRequest(in.Conn, no, m.ID)
 		return nil
 	}
-	f := &forwardedCall{node: n, svc: svc, conn: in.Conn, from: from, body: body, head: forwardHead{
+	f := &forwardedCall{node: n, svc: svc, conn: in.Conn, from: from, body: body, primes: hasFeature(s.view.Load().rec.Revision, protocol.FeatureStreamPriming), head: forwardHead{
 		ID: m.ID, Tenant: in.Tenant, Address: in.Address, Server: svc.ID, Session: in.Session, Version: in.Version, Trace: in.Trace, Via: in.Via,
 	}}
 	var by carriedRequest
@@ -349,7 +376,7 @@ func openCarried(n *Node, head *forwardHead) (by carriedRequest, err error) {
 // forwardCall forwards the message to a node, and does with the client's connection what the call there does with its own.
 func (f *forwardedCall) forwardCall(ctx context.Context, to store.Address) forwardOutcome {
 	n := f.node
-	x := &proxy{node: n, to: to, id: relay.NewID(), conn: f.conn, name: f.head.ID, every: f.svc.Limits.KeepAlive}
+	x := &proxy{node: n, to: to, id: relay.NewID(), conn: f.conn, name: f.head.ID, every: f.svc.Limits.KeepAlive, primes: f.primes}
 	n.accounts.reserveAnyway(&x.held, nil, &Input{Tenant: f.head.Tenant, Address: f.head.Address}, quota.Queues, exchangeBytes)
 	x.cancel = f.stop
 	defer n.relays.openProxy(f.going, x)()
@@ -499,6 +526,9 @@ func IsHere(n *Node, svc *Service, key SessionKey) (bool, error) {
 // could have it, and otherwise perhaps on another goroutine, in the order of the calls, once the session has been read. It does not wait: what is too
 // much until then is lost.
 func VisitAnchored(n *Node, svc *Service, key SessionKey, f func(*Peer)) {
+	if n.anchors.visits.join(key, f) {
+		return
+	}
 	if p := n.Writer(key); p != nil {
 		f(p)
 		return
@@ -522,17 +552,30 @@ type visits struct {
 // mostVisits is how much of one session waits for that. What is more is lost: the client learns that it has missed something.
 const mostVisits = 64
 
+// join has f wait with those that wait for the same session, if there are such.
+func (v *visits) join(key SessionKey, f func(*Peer)) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.add(key, f)
+}
+
+// add is join with the lock.
+func (v *visits) add(key SessionKey, f func(*Peer)) (reads bool) {
+	waiting, reads := v.of[key]
+	if reads && len(waiting) <= mostVisits { // one more says that there were more
+		v.of[key] = append(waiting, f)
+	}
+	return reads
+}
+
 func (v *visits) visit(n *Node, svc *Service, key SessionKey, f func(*Peer)) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.of == nil {
 		v.of = make(map[SessionKey][]func(*Peer))
 	}
-	waiting, reads := v.of[key]
-	if len(waiting) <= mostVisits { // one more says that there were more
-		v.of[key] = append(waiting, f)
-	}
-	if !reads {
+	if !v.add(key, f) {
+		v.of[key] = []func(*Peer){f}
 		go v.readVisited(n, svc, key)
 	}
 }

@@ -41,9 +41,9 @@ func inAnchoredFleet(t *testing.T, n int, fate func(kind string) sim.Fate, f fun
 				defer mu.Unlock()
 				moved = append(moved, m.name+" "+what)
 			}
-			m.svc.Anchored = func(context.Context, *Peer, []string) []string {
+			m.svc.Anchored = func(_ context.Context, _ *Peer, had []string) (here, unknown []string) {
 				note("has it")
-				return nil
+				return had, nil
 			}
 			m.svc.Left = func(SessionKey, bool) { note("has it no more") }
 			m.handler.f = m.answerAt(m.name)
@@ -371,7 +371,7 @@ func TestHeadThatFitsNoLetter(t *testing.T) {
 }
 
 // TestWhatAnAnchorHadIsNotForgotten has a service not know at once what became of what a session had elsewhere, and its node die meanwhile: it is asked until it
-// knows, whichever node the session is at then, and once more after a write of which nobody knows whether it was done.
+// knows, whichever node the session is at then; and what goes on there is not forgotten when that node dies, too.
 func TestWhatAnAnchorHadIsNotForgotten(t *testing.T) {
 	inAnchoredFleet(t, 3, nil, func(t *testing.T, all []*member, _ func() []string) {
 		a, b, c := all[0], all[1], all[2]
@@ -389,14 +389,14 @@ func TestWhatAnAnchorHadIsNotForgotten(t *testing.T) {
 		}
 		var known atomic.Bool
 		for _, m := range all {
-			m.svc.Anchored = func(_ context.Context, _ *Peer, had []string) (unknown []string) {
+			m.svc.Anchored = func(_ context.Context, _ *Peer, had []string) (here, unknown []string) {
 				mu.Lock()
 				defer mu.Unlock()
 				asked = append(asked, m.name+" "+strings.Join(had, " "))
 				if !known.Load() {
-					unknown = had
+					return nil, had
 				}
-				return unknown
+				return had, nil
 			}
 		}
 		session := a.begin("2025-11-25")
@@ -427,6 +427,10 @@ func TestWhatAnAnchorHadIsNotForgotten(t *testing.T) {
 		if n := times("c"); n != 1 {
 			t.Errorf("c was asked %d times", n)
 		}
+		s, _ := c.sessions.Get(SessionKey{"anon", "s", session[:stream.IDLength]})
+		if rec := s.view.Load().rec; len(rec.Owed) > 0 || !slices.Equal(rec.Anchored, []string{"it"}) {
+			t.Errorf("the record has %q, and owes %q", rec.Anchored, rec.Owed)
+		}
 	})
 }
 
@@ -454,32 +458,50 @@ func TestNotedWhereItIs(t *testing.T) {
 	})
 }
 
-// TestForwardedStreamsArePassedOn has the node with the connection of a call be drained, whose stream another node resumes: it waits for no call of the anchor.
+// TestForwardedStreamsArePassedOn has the node with the connection of a call be drained, whose stream another node resumes: it waits for no call of the anchor,
+// unless its client has no way to know that it is to come back.
 func TestForwardedStreamsArePassedOn(t *testing.T) {
-	inAnchoredFleet(t, 3, nil, func(t *testing.T, all []*member, _ func() []string) {
-		a, b, c := all[0], all[1], all[2]
-		session := a.begin("2025-11-25")
-		a.post(session, message("1", "x"))
-		more := make(chan int)
-		a.handler.f = speaker(more)
-		first := &heldConn{}
-		go b.postOn(first, session, message("2", "x"))
-		more <- 1
-		synctest.Wait()
-		began := time.Now()
-		b.HandOver(t.Context(), nil)
-		if took := time.Since(began); took > time.Second {
-			t.Errorf("the drain took %v", took)
-		}
-		second := c.get(session, first.lastID())
-		synctest.Wait()
-		more <- 2
-		close(more)
-		time.Sleep(time.Second)
-		if got := second.events(); len(got) != 2 || got[0] != said(2) || !strings.Contains(got[1], `"result"`) {
-			t.Errorf("after %q c has sent %q", first.events(), got)
-		}
-	})
+	for _, test := range []struct {
+		revision string
+		passes   bool
+	}{{"2025-11-25", true}, {"2025-06-18", false}} {
+		inAnchoredFleet(t, 3, nil, func(t *testing.T, all []*member, _ func() []string) {
+			a, b, c := all[0], all[1], all[2]
+			session := a.begin(test.revision)
+			a.post(session, message("1", "x"))
+			more := make(chan int)
+			a.handler.f = speaker(more)
+			first := &heldConn{}
+			go b.postOn(first, session, message("2", "x"))
+			more <- 1
+			synctest.Wait()
+			drained := make(chan struct{})
+			go func() {
+				defer close(drained)
+				b.HandOver(t.Context(), nil)
+			}()
+			time.Sleep(10 * time.Second)
+			if first.isOver() != test.passes {
+				t.Errorf("%s: the stream is over: %v", test.revision, first.isOver())
+			}
+			rest := first
+			if test.passes {
+				<-drained
+				rest = c.get(session, first.lastID())
+				synctest.Wait()
+			}
+			more <- 2
+			close(more)
+			<-drained
+			time.Sleep(time.Second)
+			if got := rest.events(); !slices.Contains(got, said(2)) || !strings.Contains(got[len(got)-1], `"result"`) {
+				t.Errorf("%s: after %q it is sent %q", test.revision, first.events(), got)
+			}
+			if n := b.relays.broken.Load(); n != 0 {
+				t.Errorf("%s: %d exchanges count as broken", test.revision, n)
+			}
+		})
+	}
 }
 
 // TestVisitsAreBounded has much be said to a session that has to be read first: it is said in its order, and what is too much is lost, as the session is told.

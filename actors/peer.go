@@ -519,10 +519,10 @@ type Service struct {
 	// It is asked for each message, and must be quick.
 	Anchoring func(m *codec.Message) Anchoring
 	// Anchored, if not nil, is called on a goroutine of its own when a session is anchored here because the node where it was is gone, or has
-	// begun anew, with what it had of the session by the names of AnchorHere. It is called again, now and then, with those that it returns, of
-	// which it does not know yet what became of them; after a crash perhaps with all. Left is called, perhaps more than once, when a session was
+	// begun anew, with what it had of the session by the names of AnchorHere. It returns what of that this node has now, and what it does
+	// not know of, with which it is called again, now and then; after a crash perhaps with all. Left is called, perhaps more than once, when a session was
 	// anchored here and has moved to another node, or has ended at one.
-	Anchored func(ctx context.Context, p *Peer, had []string) (unknown []string)
+	Anchored func(ctx context.Context, p *Peer, had []string) (here, unknown []string)
 	Left     func(key SessionKey, moved bool)
 }
 

@@ -561,7 +561,8 @@ type proxy struct {
 	going  context.Context // done when the client need not be waited for any more
 	stream *liveStream     // nil until the response is a stream
 
-	resumable atomic.Bool // the client has an event by which any node resumes the stream
+	primes    bool        // the client comes back for a stream that ends early
+	resumable atomic.Bool // it has an event by which any node resumes the stream
 }
 
 // openProxy begins the exchange of a request with the node that has its call, or may have it. client is done when the client need not be
@@ -607,7 +608,9 @@ func (x *proxy) proxyCall(ctx context.Context) {
 			d.sendGone(x.to, x.id, false)
 			return
 		case err != nil:
-			d.broken.Add(1)
+			if !errors.Is(err, ErrClosing) { // which is this node's end
+				d.broken.Add(1)
+			}
 			d.sendGone(x.to, x.id, true)
 			x.breakOff()
 			return
@@ -641,7 +644,7 @@ func (x *proxy) applyMessage(m *relay.Message) (over bool) {
 		}
 		x.conn.Event(id, retry, data)
 		x.conn.Flush()
-		x.resumable.Store(id != "")
+		x.resumable.Store(id != "" && x.primes)
 		x.stream.noteWritten()
 		_ = x.conn.Room(x.going) // an error means that the client is gone, or that it reads too slowly
 	case relay.Finish:

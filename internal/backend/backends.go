@@ -252,7 +252,11 @@ func (b *Backends) Call(ctx context.Context, name string, c Caller, q Request) (
 func joinLeft(ctx context.Context, b *Backends, name string, c *Caller, q *Request) (upstream.Response, error) {
 	left := b.left.claim(q.Key)
 	if left == nil {
-		if goes, _ := Inherit(ctx, b, name, *c); goes {
+		goes, err := Inherit(ctx, b, name, *c)
+		for errors.Is(err, errUnknownLeft) && !waits(b.c.Clock, ctx.Done(), depositAgain) { // its answer may be there
+			goes, err = Inherit(ctx, b, name, *c)
+		}
+		if goes {
 			left = b.left.claim(q.Key)
 		}
 	}

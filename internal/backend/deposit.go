@@ -53,8 +53,9 @@ const (
 // depositName is where in the store the instance of a holder has what it leaves, "" if it leaves nothing there: it is for one call, or nobody's
 // yet. Sessions have theirs at any node, principals and what all share one at each.
 func depositName(of *Backend, k pool.Kind, holder, node string) string {
+	era, pinned := of.known()
 	switch _, isURL := of.Target.URL(); {
-	case !isURL, of.Options.Isolation == host.ByCall:
+	case !isURL, of.Options.Isolation == host.ByCall, of.Options.Transport == host.SSE, pinned && era == upstream.EraModern: // of which nothing goes on
 		return ""
 	case sessionOf(holder) != "":
 		node = ""
@@ -107,7 +108,7 @@ func (d *deposits) open(name string, keep time.Duration, taken func()) *deposit 
 	return x
 }
 
-// find reports whether something lies under a name, or an instance of this process has it. With an error nobody knows.
+// find reports whether something lies under a name, or an instance of this process has it. errUnknownLeft: nobody knows.
 func (d *deposits) find(ctx context.Context, name string) (bool, error) {
 	if d == nil || name == "" {
 		return false, nil
@@ -121,7 +122,11 @@ func (d *deposits) find(ctx context.Context, name string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, depositWait)
 	defer cancel()
 	data, rev, err := d.to.Load(ctx, name)
-	return data != nil || rev != 0, err
+	if err != nil {
+		d.log.Warn("what an earlier process has left of a session at a backend is not known", "error", err)
+		return false, errUnknownLeft
+	}
+	return data != nil || rev != 0, nil
 }
 
 // A deposit is what an instance leaves to the next process in the store: texts by their names, as a keeper would remember them. It is stored as a
@@ -165,10 +170,11 @@ func (x *deposit) load(ctx context.Context) (stored storedDeposit, rev uint64, e
 }
 
 // takeOver puts, in the place of what an earlier process has left, what edit makes of that; edit may be called again, with what that process has
-// left since. It reports false if nothing lay there. It waits for the store until ctx ends. ErrTaken says that another process was faster.
+// left since. It reports false if nothing lay there. ErrTaken says that another process was faster, and errUnknownLeft that the store does not answer:
+// it is not waited for, as another process may go on with all that lies there meanwhile.
 func (x *deposit) takeOver(ctx context.Context, edit func(texts map[string][]byte) map[string][]byte) (found bool, err error) {
 	from := ""
-	for {
+	for tries := 1; ; tries++ {
 		stored, rev, err := x.load(ctx)
 		switch {
 		case err != nil:
@@ -176,6 +182,7 @@ func (x *deposit) takeOver(ctx context.Context, edit func(texts map[string][]byt
 			x.note(rev)
 			return true, nil
 		case rev == 0:
+			x.hold(nil)
 			return false, nil
 		case found && stored.Owner != from:
 			return true, ErrTaken
@@ -189,15 +196,15 @@ func (x *deposit) takeOver(ctx context.Context, edit func(texts map[string][]byt
 				return true, nil
 			}
 		}
-		if errors.Is(err, ErrTaken) {
-			continue
-		}
-		x.all.log.Warn("what an earlier process has left of a session at a backend is waited for", "error", err)
-		if waits(x.all.clock, ctx.Done(), depositAgain) {
+		if tries == mostTakes || !found || waits(x.all.clock, ctx.Done(), depositAgain/10) {
+			x.all.log.Warn("what an earlier process has left of a session at a backend is not known", "error", err)
 			return found, errUnknownLeft
 		}
 	}
 }
+
+// mostTakes is how often a deposit is tried to be taken that changes meanwhile.
+const mostTakes = 5
 
 // note notes that what it had when it was given rev is stored.
 func (x *deposit) note(rev uint64) {

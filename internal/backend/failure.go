@@ -71,6 +71,14 @@ func refused(name string, r *pool.Refuse) *Error {
 	return &Error{Backend: name, Reason: string(r.Reason), Text: text, After: r.After}
 }
 
+// noStore is why a want is refused of which nobody knows what an earlier process has left for it.
+const noStore pool.Reason = "store"
+
+// unknownLeft is the error of such a call.
+func unknownLeft(name string, err error) *Error {
+	return &Error{Backend: name, Reason: string(noStore), Text: err.Error(), After: time.Second, Err: err}
+}
+
 // failed is the error of a call that was handed to an instance, or was about to be.
 func failed(ctx context.Context, name string, err error, last string) error {
 	if ctx.Err() != nil {

@@ -34,6 +34,7 @@ type instance struct {
 	proc   atomic.Pointer[keeper.Process] // nil for what is none
 	place  place                          // what it has in the store, for the next process
 	found  bool                           // an earlier process has left something for it
+	lost   bool                           // that cannot go on
 	heir   bool                           // it goes on with what an earlier process has left in the store
 	link   func()                         // ends what else the link has, nil for nothing
 	lists  chan struct{}                  // closed once it has listed, or could not

@@ -198,6 +198,9 @@ func (in lifetime) open() (left remains, err error) {
 	address, isURL := in.of.Target.URL()
 	left, ok, err := in.inherit(ctx, address)
 	if ok || err != nil {
+		if err != nil && in.life.Err() != nil {
+			err = context.Cause(in.life)
+		}
 		return left, err
 	}
 	o := in.options()
@@ -216,6 +219,9 @@ func (in lifetime) open() (left remains, err error) {
 		return left, err
 	}
 	in.conn = conn
+	if in.lost {
+		in.tellLost()
+	}
 	estate(in).settlePlace(ctx)
 	restoreSubscriptions(ctx, in.instance)
 	estate(in).leaveStanding()
@@ -362,7 +368,9 @@ func (in lifetime) close(why error) (detail string) {
 		storing, cancel := context.WithTimeout(ending, farewell)
 		defer cancel()
 		defer x.release(storing)
-		if !kept {
+		switch {
+		case kept, in.lost && in.conn == nil: // whoever begins next tells what is lost
+		default:
 			kept = !x.settle(storing)
 		}
 	}

@@ -58,22 +58,27 @@ func (in estate) leaveStanding() {
 // A place is what an instance has in the store for as long as it lives. The zero value is none.
 type place struct {
 	stores atomic.Pointer[deposit] // where the instance leaves what it has; nil where nothing is to be left
+	taken  atomic.Bool             // it is known whether there is a place
 
 	mu   sync.Mutex // guards the rest
 	has  *deposit   // of which the instance has the name, nil if there is none
 	over bool       // the instance ends
 }
 
-// takePlace gives the instance its place in the store, if there is one for whose it is, and nobody has it.
-func (in estate) takePlace() *deposit {
+// takePlace gives the instance its place in the store, if there is one for whose it is, and nobody has it. With stores it leaves there what it has.
+func (in estate) takePlace(stores bool) *deposit {
 	p := &in.place
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.has != nil || p.over {
+	if p.taken.Load() || p.over {
 		return nil
 	}
-	p.has = in.b.deposits.open(depositName(&in.of, in.kind, in.holder(), in.b.c.Node), 2*in.of.Options.Pool.Idle, func() { in.b.tell(&hasMoved{in.instance}) })
-	p.stores.Store(p.has)
+	name := depositName(&in.of, in.kind, in.holder(), in.b.c.Node)
+	p.has = in.b.deposits.open(name, 2*in.of.Options.Pool.Idle, func() { in.b.tell(&hasMoved{in.instance}) })
+	p.taken.Store(p.has != nil || name == "" && in.holder() != "")
+	if stores {
+		p.stores.Store(p.has)
+	}
 	return p.has
 }
 
@@ -85,12 +90,16 @@ func (p *place) end() *deposit {
 	return p.has
 }
 
-// refreshPlace keeps what the instance has in the store from expiring, and has it there if another instance had its place before, or it was nobody's.
+// refreshPlace keeps what the instance has in the store from expiring, and gives it its place if another instance had that before, or it was nobody's.
 func (in estate) refreshPlace() {
-	switch x := in.place.stores.Load(); {
-	case x != nil:
+	if x := in.place.stores.Load(); x != nil {
 		x.refresh()
-	case in.conn.Session() != "" && in.takePlace() != nil:
+		return
+	}
+	if in.place.taken.Load() || in.of.hasLines() {
+		return
+	}
+	if stores := in.conn.Session() != ""; in.takePlace(stores) != nil && stores {
 		in.leaveStanding()
 	}
 }
@@ -109,7 +118,7 @@ var errNoUse = errors.New("it is of no use to this release")
 // inherit goes on with the session at a URL that an earlier process has left, if it has left one; what is lost with one that cannot go on is told. With an
 // error it is not known whether there is one, or another process has it.
 func (in lifetime) inherit(ctx context.Context, address string) (left remains, ok bool, err error) {
-	x := estate(in).takePlace()
+	x := estate(in).takePlace(true)
 	if x == nil {
 		return left, false, nil
 	}
@@ -121,7 +130,7 @@ func (in lifetime) inherit(ctx context.Context, address string) (left remains, o
 		followed = texts[followedName]
 		state, why = takeStanding(texts[standingName], &s)
 		if why != nil {
-			return nil
+			return map[string][]byte{followedName: followed}
 		}
 		left = estate(in).leftOf(texts, state)
 		claimed := maps.Clone(texts)
@@ -137,7 +146,11 @@ func (in lifetime) inherit(ctx context.Context, address string) (left remains, o
 	}
 	if why != nil {
 		in.b.c.Log.Info("a session at a backend that an earlier process, or another node, has left is lost", "backend", in.of.Name, "reason", in.of.mask(why.Error()))
-		in.lose(x, followed)
+		in.lost = true
+		var uris leftFollowed
+		if json.Unmarshal(followed, &uris) == nil { // the next session is told them
+			in.b.subscriptions.note(ownership{in.of.Name, in.holder()}, uris.URIs...)
+		}
 		return remains{}, false, nil
 	}
 	in.heir = true
@@ -182,13 +195,9 @@ func (in lifetime) rejoin(ctx context.Context, address string, state *upstream.S
 	return nil
 }
 
-// lose forgets a session that was left, of which the next one has what its client follows, and tells the client.
-func (in lifetime) lose(x *deposit, followed []byte) {
-	x.hold(nil)
-	var uris leftFollowed
-	if json.Unmarshal(followed, &uris) == nil {
-		in.b.subscriptions.note(ownership{in.of.Name, in.holder()}, uris.URIs...)
-	}
+// tellLost has the next session have the place of the one that was left and is lost, of which its client is told.
+func (in lifetime) tellLost() {
+	in.place.has.hold(nil)
 	if session := in.session(); session != "" && in.b.c.Lost != nil {
 		go in.b.c.Lost(in.of.Name, session, pool.Exited)
 	}

@@ -396,7 +396,10 @@ func lendOf(ctx context.Context, b *Backends, of *Backend, c *Caller, q *Request
 	q.told, q.modern = c.told(&of.Options), c.Modern
 	if !q.looks {
 		left, err := b.deposits.find(ctx, depositName(of, l.want.Kind, l.want.Holder, b.c.Node))
-		l.want.Heir = left || err != nil // one that begins waits until that is known
+		if err != nil {
+			return nil, unknownLeft(of.Name, err)
+		}
+		l.want.Heir = left
 	}
 	if b.pool.Post(&wanted{l}) != nil {
 		return nil, refused(of.Name, &pool.Refuse{Reason: pool.Closed})
