@@ -97,7 +97,7 @@ func TestListen(t *testing.T) {
 	}
 	must[uint64](t)(b.Offer(ctx, "anon", "demo", "t", "c", time.Hour))
 	q := must[store.Queue](t)(n.Work(ctx, "demo")).(*workQueue)
-	w := must[store.Work](t)(q.Next(ctx)).(*taskWork)
+	w := q.next(t)
 	q.Close()
 	if w.task != "t" {
 		t.Errorf("got work %+v", w)

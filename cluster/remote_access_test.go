@@ -66,7 +66,7 @@ func TestRights(t *testing.T) {
 	must[uint64](t)(a.Offer(ctx, "anon", "demo", "t", "client", time.Hour))
 	q := must[store.Queue](t)(b.Work(ctx, "demo")).(*workQueue)
 	defer q.Close()
-	change(t, must[store.Work](t)(q.Next(ctx)).Done())
+	change(t, q.next(t).Done())
 	must[[]byte](t)(b.Keys().Seal([]byte("x"), nil))
 	told := make(chan string, 1)
 	a.Mail().Listen(func(l *store.Letter) { l.Reply([]byte("re")) }, func(store.Address) {})
