@@ -76,7 +76,7 @@ func startFleet(t *testing.T, flags ...[]string) *fleet {
 	})
 	for i := range flags {
 		f.flags[i] = append([]string{"--nats", nats, "--node", fmt.Sprintf("node-%d", i), "--set", "lease=5s"}, flags[i]...)
-		p, err := launch(ownAddress(), f.flags[i]...)
+		p, err := launch("127.0.0.1:0", f.flags[i]...)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,7 +8,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -19,7 +18,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -63,7 +61,7 @@ func withServer(run func() int) (code int) {
 	if out, err := build.CombinedOutput(); err != nil {
 		return fail(fmt.Errorf("build the command: %w\n%s", err, out))
 	}
-	p, err := launch(ownAddress(), "--memory", "--set", fmt.Sprintf("page-size=%d", pageSize))
+	p, err := launch("127.0.0.1:0", "--memory", "--set", fmt.Sprintf("page-size=%d", pageSize))
 	if err != nil {
 		return fail(err)
 	}
@@ -144,23 +142,10 @@ func launch(addr string, flags ...string) (*process, error) {
 	return s, nil
 }
 
-var addresses atomic.Int64
-
-// ownAddress is an address to listen at, whose port is none that the system gives away by itself: a server that is started again finds it free.
-func ownAddress() string {
-	for {
-		addr := fmt.Sprintf("127.0.0.1:%d", 10_000+(int64(os.Getpid())*61+addresses.Add(1))%20_000)
-		if l, err := net.Listen("tcp", addr); err == nil {
-			_ = l.Close()
-			return addr
-		}
-	}
-}
-
 // start starts a server of the test's own, and checks how it ends.
 func start(t *testing.T, flags ...string) *server {
 	t.Helper()
-	p, err := launch(ownAddress(), flags...)
+	p, err := launch("127.0.0.1:0", flags...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,6 +166,10 @@ func (s *server) restart(t *testing.T, flags ...string) {
 	t.Helper()
 	s.kill()
 	p, err := launch(s.addr, flags...)
+	for end := time.Now().Add(patience); err != nil && strings.Contains(err.Error(), "another process listens on") && time.Now().Before(end); { // which has got the port meanwhile
+		time.Sleep(100 * time.Millisecond)
+		p, err = launch(s.addr, flags...)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
