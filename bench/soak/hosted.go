@@ -207,7 +207,7 @@ func (w *hostedRun) measureStarts() error {
 
 // awaitWarm waits until a process of the warm backend is ready that nobody has. The first of its kind is wanted by a call.
 func (w *hostedRun) awaitWarm() error {
-	series := fmt.Sprintf(`troupe_backend_instances{backend=%q,state="ready"}`, warm)
+	series := fmt.Sprintf(`troupe_backend_instances{backend=%q,state="idle"}`, warm)
 	for began := time.Now(); ; {
 		now, err := program.Metrics(w.p.Addr)
 		switch {
