@@ -501,7 +501,7 @@ func instancesOf(b *Backends, name, holder string) (all []*instance) {
 
 // newInstance returns an instance that has not begun.
 func (b *Backends) newInstance(of *Backend, k pool.Kind, began time.Time) *instance {
-	in := &instance{b: b, of: *of, kind: k, began: began, ready: make(chan struct{}), over: make(chan error, 1), lists: make(chan struct{}), wake: make(chan struct{}, 1), gone: make(chan struct{})}
+	in := &instance{b: b, of: of, kind: k, began: began, ready: make(chan struct{}), over: make(chan error, 1), lists: make(chan struct{}), wake: make(chan struct{}, 1), gone: make(chan struct{})}
 	in.level.turn, in.followed.wake = make(chan struct{}, 1), make(chan struct{}, 1)
 	in.life, in.stop = context.WithCancelCause(b.life)
 	b.c.Kernel.Start(&in.Actor, b.c.InstanceKind, of.Name, in)

@@ -21,7 +21,7 @@ import (
 type instance struct {
 	kernel.Actor
 	b      *Backends
-	of     Backend
+	of     *Backend // as it was configured when it began
 	id     pool.InstanceID
 	kind   pool.Kind
 	owner  atomic.Pointer[owner] // nil for a spare, and for what all share

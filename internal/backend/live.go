@@ -44,7 +44,7 @@ func (in lifetime) live() {
 	}
 	in.b.tell(&isReady{in.instance})
 	estate(in).goOn(&left)
-	in.serve(!in.heir)
+	in.b.lives.Go(func() { in.serve(!in.heir) }) // with a stack that is not as deep as that of a start
 }
 
 // serve goes on with an instance that is open, until it ends or is ended. fresh says that this process has begun it.
@@ -309,7 +309,7 @@ func (in lifetime) startProcess(ctx context.Context) (*keeper.Process, error) {
 		return nil, fmt.Errorf("no process can be started: %w", err)
 	}
 	id := in.b.newProcessID()
-	complains := in.b.stderr.watch(id, &in.of)
+	complains := in.b.stderr.watch(id, in.of)
 	p, err := client.Start(ctx, in.of.spec(in.b.c.Lookup, id, estate(in).note(), in.b.c.Dir))
 	if err == nil {
 		complains.Started(p.PID())

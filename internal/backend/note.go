@@ -73,7 +73,7 @@ func (in estate) takePlace(stores bool) *deposit {
 	if p.taken.Load() || p.over {
 		return nil
 	}
-	name := depositName(&in.of, in.kind, in.holder(), in.b.c.Node)
+	name := depositName(in.of, in.kind, in.holder(), in.b.c.Node)
 	p.has = in.b.deposits.open(name, 2*in.of.Options.Pool.Idle, func() { in.b.tell(&hasMoved{in.instance}) })
 	p.taken.Store(p.has != nil || name == "" && in.holder() != "")
 	if stores {
@@ -279,7 +279,7 @@ func (b *Backends) adoptOne(ctx context.Context, client *keeper.Client, kept kee
 	in.proc.Store(p)
 	in.setOwner(s.Holder, s.Principal)
 	left := estate{in}.leftOf(texts, state)
-	b.stderr.watch(p.ID(), &in.of).Started(p.PID())
+	b.stderr.watch(p.ID(), in.of).Started(p.PID())
 	conn, err := upstream.Resume(ctx, upstream.NewLines(newPipe(p, 0)), state, lifetime{in}.options(), left.request)
 	if err != nil {
 		in.Stop()

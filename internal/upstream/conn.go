@@ -4,7 +4,6 @@ import (
 	"context"
 	"strconv"
 	"sync"
-	"time"
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/mcp"
@@ -51,7 +50,7 @@ type Conn struct {
 	clock   Clock
 	settled Settled
 
-	replies chan []byte
+	replies replies
 	life    context.Context // ends with the Conn
 	end     context.CancelCauseFunc
 	running sync.WaitGroup
@@ -62,15 +61,14 @@ type Conn struct {
 }
 
 func newConn(link Link, o Options) *Conn {
-	c := &Conn{link: link, o: o, clock: clockOr(o.Clock), calls: newCalls(o.Epoch), replies: make(chan []byte, MostReplies)}
+	c := &Conn{link: link, o: o, clock: clockOr(o.Clock), calls: newCalls(o.Epoch)}
+	c.replies.c = c
 	c.life, c.end = context.WithCancelCause(context.Background())
 	return c
 }
 
-// open opens the link, and begins to send replies.
+// open opens the link.
 func (c *Conn) open(ctx context.Context) error {
-	c.running.Add(1)
-	go c.sendReplies()
 	if err := c.link.Open(ctx, inbox{c}); err != nil {
 		f := failureOf(ctx, err)
 		f.Outcome = NotRun
@@ -192,10 +190,7 @@ func (c *Conn) sayCancelled(one *call) {
 		return
 	}
 	params := append(strconv.AppendInt([]byte(`{"requestId":`), one.id, 10), '}')
-	select {
-	case c.replies <- codec.AppendNotification(nil, mcp.NotifyCancelled, params):
-	default:
-	}
+	c.replies.send(codec.AppendNotification(nil, mcp.NotifyCancelled, params))
 }
 
 // Notify sends a notification. The error is a *[Failure].
@@ -275,6 +270,7 @@ func closedByUs() *Failure {
 func (c *Conn) shut(ctx context.Context, f *Failure, keep bool) {
 	c.fail(f)
 	c.end(f)
+	c.replies.end()
 	ctx, cancel := withTimeout(ctx, c.clock, Farewell, f)
 	defer cancel()
 	c.link.Close(ctx, keep)
@@ -299,24 +295,6 @@ func (c *Conn) fail(f *Failure) bool {
 	}
 	return first
 }
-
-// sendReplies sends what is queued until the Conn ends.
-func (c *Conn) sendReplies() {
-	defer c.running.Done()
-	for {
-		select {
-		case message := <-c.replies:
-			ctx, cancel := withTimeout(c.life, c.clock, replyTime, context.DeadlineExceeded)
-			_ = c.link.Send(ctx, Outgoing{Body: message, Revision: c.spoken()}) // a backend that misses one asks again, or not
-			cancel()
-		case <-c.life.Done():
-			return
-		}
-	}
-}
-
-// replyTime bounds how long one reply may take, so that those behind it get their turn.
-const replyTime = 10 * time.Second
 
 // spoken is the revision of the Conn for goroutines that run beside the handshake.
 func (c *Conn) spoken() mcp.Revision {

@@ -93,9 +93,7 @@ func (in inbox) Ended(f *Failure) {
 
 // reply queues a short message. A backend that lets too many of them wait does not read, and its connection ends.
 func (in inbox) reply(message []byte) {
-	select {
-	case in.c.replies <- message:
-	default:
+	if !in.c.replies.send(message) {
 		in.Ended(&Failure{Why: ReasonFull, Text: "the backend does not read what it is sent"})
 	}
 }
