@@ -75,7 +75,7 @@ export default [
         switch (i % 5) {
           case 0: return equal(await session.text('echo', { text: said }), said, said)
           case 1: return equal(await session.text('sleep', { ms: 200 + i }), `slept ${200 + i} ms`, said)
-          case 2: return void await counts(session, 100 + i, 3)
+          case 2: return void await counts(session, 50 + i, 3) // in all fewer steps than a session may log at once
           case 3: return equal(await session.text('test_sampling', { prompt: said }), `LLM response: ${said}`, said)
           case 4: return equal((await session.call('test_error_handling')).isError, true, said)
         }
