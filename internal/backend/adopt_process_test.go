@@ -4,6 +4,7 @@ package backend
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"os"
@@ -32,6 +33,25 @@ func TestMain(m *testing.M) {
 				mk.handle = waitsFor(os.Args[2])
 			}
 			_ = mk.serve(context.Background(), os.Stdin, os.Stdout)
+			os.Exit(0)
+		case "ends its keeper": // when its first process is to initialize
+			if os.Mkdir(os.Args[2], 0o700) == nil {
+				for d := json.NewDecoder(os.Stdin); ; {
+					var m struct {
+						ID     json.RawMessage
+						Method string
+					}
+					if d.Decode(&m) != nil {
+						os.Exit(0)
+					}
+					if m.Method == "initialize" {
+						_ = syscall.Kill(os.Getppid(), syscall.SIGTERM)
+					} else if m.ID != nil {
+						fmt.Printf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"unknown"}}`+"\n", m.ID)
+					}
+				}
+			}
+			_ = (&maker{handle: countsCalls()}).serve(context.Background(), os.Stdin, os.Stdout)
 			os.Exit(0)
 		}
 	}
@@ -232,30 +252,40 @@ func joins(self, dir string) func(context.Context, func(string, []byte, int)) (*
 	}
 }
 
-// TestKeeperThatEnds: a backend starts though its keeper is told to end before it can start anything.
+// TestKeeperThatEnds: a backend starts though its keeper ends before it can start anything, or before what it has started has answered anything.
 func TestKeeperThatEnds(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all []int
-	join := joins(self, shortDir(t))
-	b := New(Config{Log: slog.New(slog.NewTextHandler(os.Stderr, nil)), Processes: func(ctx context.Context, stderr func(string, []byte, int)) (*keeper.Client, error) {
-		c, err := join(ctx, stderr)
-		if err == nil {
-			if all = append(all, c.PID()); len(all) == 1 {
-				_ = syscall.Kill(c.PID(), syscall.SIGTERM)
+	for _, when := range []string{"before the start", "within the start"} {
+		t.Run(when, func(t *testing.T) {
+			dir := shortDir(t)
+			command := []string{"backend"}
+			if when == "within the start" {
+				command = []string{"ends its keeper", filepath.Join(dir, "ended")}
 			}
-		}
-		return c, err
-	}})
-	b.Configure(t.Context(), []Backend{{Name: "own", Digest: "1", Target: host.Command(self, "backend"), Options: host.Options{}.WithDefaults()}})
-	if said := call(t, b, "own", Caller{Session: "mine"}, Request{}); !strings.HasSuffix(said, `"calls":1}`) {
-		t.Errorf("it says %s", said)
-	}
-	b.Close(t.Context(), -1)
-	if len(all) < 2 {
-		t.Errorf("keepers: %v", all)
+			var all []int
+			join := joins(self, dir)
+			b := New(Config{Log: slog.New(slog.NewTextHandler(os.Stderr, nil)), Processes: func(ctx context.Context, stderr func(string, []byte, int)) (*keeper.Client, error) {
+				c, err := join(ctx, stderr)
+				if err == nil {
+					if all = append(all, c.PID()); len(all) == 1 && when == "before the start" {
+						_ = syscall.Kill(c.PID(), syscall.SIGTERM)
+						<-c.Ended()
+					}
+				}
+				return c, err
+			}})
+			b.Configure(t.Context(), []Backend{{Name: "own", Digest: "1", Target: host.Command(self, command...), Options: host.Options{}.WithDefaults()}})
+			if said := call(t, b, "own", Caller{Session: "mine"}, Request{}); !strings.HasSuffix(said, `"calls":1}`) {
+				t.Errorf("it says %s", said)
+			}
+			b.Close(t.Context(), -1)
+			if len(all) != 2 {
+				t.Errorf("keepers: %v", all)
+			}
+		})
 	}
 }
 

@@ -207,7 +207,7 @@ func (in lifetime) open() (left remains, err error) {
 	var conn *upstream.Conn
 	switch {
 	case !isURL:
-		conn, err = upstream.Start(ctx, in.begin, o)
+		conn, err = in.start(ctx, o)
 	case in.of.Options.Transport == host.SSE:
 		conn, err = upstream.Open(ctx, upstream.NewSSE(in.http(address)), o)
 	case in.of.Options.Transport == host.HTTP:
@@ -279,6 +279,19 @@ func (in lifetime) http(address string) upstream.HTTPOptions {
 		h.Header.Set(name, value)
 	}
 	return h
+}
+
+// start starts a process, or a server in this one, and agrees with it on a revision. What ends with its keeper before that is started once more by the next.
+func (in lifetime) start(ctx context.Context, o upstream.Options) (conn *upstream.Conn, err error) {
+	for range 3 {
+		if conn, err = upstream.Start(ctx, in.begin, o); err == nil {
+			return conn, nil
+		}
+		if p := in.proc.Load(); p == nil || !p.EndedWithKeeper() {
+			break
+		}
+	}
+	return nil, err
 }
 
 // begin starts a process, or a server in this one, and returns the link to it. One that was begun before is ended first.

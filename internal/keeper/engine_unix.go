@@ -88,7 +88,7 @@ func (e *engine) run(ctx context.Context) {
 		case <-e.poke:
 		case <-done:
 			done = nil
-			e.endAll("the keeper ends")
+			e.endAll(keeperEnds)
 		}
 		t.Stop()
 	}
@@ -212,7 +212,7 @@ func (e *engine) start(c *child) {
 	}
 	c.asker = nil
 	if e.ending {
-		c.beginEnd("the keeper ends")
+		c.beginEnd(keeperEnds)
 	} else if c.stop.stage != stageRunning {
 		c.carryOutEnd()
 	}

@@ -219,7 +219,7 @@ func TestSignals(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-r.Exited()
-	if s, err := r.Status(); err != nil || s.Reason != "the keeper ends" {
+	if s, err := r.Status(); err != nil || s.Reason != keeperEnds {
 		t.Errorf("%+v, %v", s, err)
 	}
 	<-f.Ended()

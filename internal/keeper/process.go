@@ -432,6 +432,16 @@ func (p *Process) Status() (Status, error) {
 	return Status{}, errors.New("keeper: the process runs")
 }
 
+// EndedWithKeeper reports, after Exited is closed, whether the process has ended because its keeper has, or was about to: another keeper can start it.
+func (p *Process) EndedWithKeeper() bool {
+	p.client.mu.Lock()
+	defer p.client.mu.Unlock()
+	if p.status != nil {
+		return p.status.Reason == keeperEnds
+	}
+	return errors.Is(p.failure, ErrEnded)
+}
+
 // gather collects what the process has for the keeper. The caller holds the client's mutex, as for all that follows.
 func (p *Process) gather(b *batch) {
 	if p.acked > p.ackTold {

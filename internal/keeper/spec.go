@@ -172,6 +172,9 @@ type Status struct {
 	Written uint64 `json:"written"`
 }
 
+// keeperEnds is the reason of a process that its keeper ends because it ends itself.
+const keeperEnds = "the keeper ends"
+
 // String returns the status in a few words.
 func (s Status) String() string {
 	text := fmt.Sprintf("exit status %d", s.Code)
