@@ -20,6 +20,9 @@ import (
 // maxArrived caps the bytes of letters that wait to be received, for each of the two subjects.
 const maxArrived = 64 << 20
 
+// unsubscribeTime bounds how long a process that ends waits for the servers to take that nobody reads its letters any more.
+const unsubscribeTime = time.Second
+
 // Mail carries letters between the nodes that share the servers, each at most once: nothing is kept of one that is lost. All methods may be called
 // from any goroutine, and none but Ask waits.
 //
@@ -32,7 +35,8 @@ type Mail struct {
 	node *Members
 	self store.Address
 	conn *nats.Conn
-	asks *inbox // replies that are waited for
+	mine *nats.Subscription // what is written to this boot
+	asks *inbox             // replies that are waited for
 	out  *outbox
 	hits *limits.Log
 
@@ -87,8 +91,9 @@ func (m *Mail) subscribeLetters(ctx context.Context) (err error) {
 	}
 	m.asks.publish = func(msg *nats.Msg) error { return m.out.queueLetter(msg, letter.To) }
 	mine := m.node.subjectOf("at." + m.self.Node + "." + m.self.Boot)
-	for _, subject := range []string{mine, m.node.subjectOf("all")} {
+	for _, subject := range []string{m.node.subjectOf("all"), mine} {
 		sub, err := m.conn.Subscribe(subject, func(msg *nats.Msg) { m.handleMessage(msg, subject) })
+		m.mine = sub
 		if err == nil {
 			err = sub.SetPendingLimits(maxCalls, maxArrived)
 		}
@@ -422,6 +427,7 @@ func (m *Mail) close(running bool) {
 	if m.listening.Load() {
 		m.sendHeart(letter.Bye)
 	}
+	unsubscribe(m.conn, m.mine)
 	m.out.close()
 	if running {
 		close(m.stop)
@@ -432,6 +438,25 @@ func (m *Mail) close(running bool) {
 	m.turn.Lock()
 	defer m.turn.Unlock()
 	m.receive = nil
+}
+
+// unsubscribe has whoever writes what sub is of learn from now on that nobody is there: without it, what comes to the server before it has noticed the end of
+// the connection would be lost, and its sender could not know whether it was read. It returns once all that came before is read, or when that takes too long.
+func unsubscribe(conn *nats.Conn, sub *nats.Subscription) {
+	if !conn.IsConnected() {
+		return
+	}
+	over := make(chan struct{})
+	sub.SetClosedHandler(func(string) { close(over) })
+	if sub.Drain() != nil {
+		return
+	}
+	late := time.NewTimer(unsubscribeTime)
+	defer late.Stop()
+	select {
+	case <-over:
+	case <-late.C:
+	}
 }
 
 // checkMAC reports whether a letter has a valid MAC for the subject that it came on. One whose key is not known yet is given to again once the key ring was

@@ -259,6 +259,34 @@ func TestMailGoodbye(t *testing.T) {
 	})
 }
 
+// TestMailIsUnsubscribed: who asks a node that is about to close its connection learns that nobody is there, and need not wait until a server notices the end of
+// that. What came before has its reply.
+func TestMailIsUnsubscribed(t *testing.T) {
+	fleet(t, 2, func(t *testing.T, v *kit.VirtualNATS, nodes ...*mailbox) {
+		a, b := nodes[0], nodes[1]
+		before := make(chan error, 1)
+		go func() {
+			_, err := a.Mail().Ask(t.Context(), b.self(), "echo", nil)
+			before <- err
+		}()
+		synctest.Wait()
+		unsubscribe(b.Mail().conn, b.Mail().mine)
+		if _, err := a.Mail().Ask(t.Context(), b.self(), "echo", nil); !errors.Is(err, store.ErrNobody) {
+			t.Errorf("ask a node that has unsubscribed: %v", err)
+		}
+		if err := <-before; err != nil {
+			t.Errorf("asked before: %v", err)
+		}
+		began := time.Now()
+		v.Line("a").Cut()
+		unsubscribe(a.Mail().conn, a.Mail().mine)
+		if took := time.Since(began); took != unsubscribeTime {
+			t.Errorf("a node that is cut off waits for %v", took)
+		}
+		v.Line("a").Heal()
+	})
+}
+
 // TestMailGap: whoever misses letters to all learns that, by the next one or by a heart.
 func TestMailGap(t *testing.T) {
 	fleet(t, 3, func(t *testing.T, v *kit.VirtualNATS, nodes ...*mailbox) {
