@@ -372,7 +372,7 @@ func (a *statelessRequest) forwardTo(to store.Address) forwardOutcome {
 	defer stop()
 	ask, stop := context.WithTimeout(bounded, wait/5*3)
 	defer stop()
-	err := x.forward(ask, ctx, exchangeRetry, &forwardHead{ID: a.m.ID, Tenant: a.in.Tenant, Address: a.in.Address, Server: a.svc.ID, Trace: a.in.Trace}, a.body)
+	err := x.forward(ask, exchangeRetry, &forwardHead{ID: a.m.ID, Tenant: a.in.Tenant, Address: a.in.Address, Server: a.svc.ID, Trace: a.in.Trace}, a.body)
 	switch {
 	case err == nil:
 		return forwardServed

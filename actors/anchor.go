@@ -117,9 +117,7 @@ func (d *anchors) replaceAnchor(ctx context.Context, s *sessionActor, old sessio
 	self, done := d.self(), false
 	err := s.home.changeRecord(ctx, func(r *session.Record) bool {
 		if done = r.Anchor == old; done {
-			owed := slices.Concat(r.Owed, r.Anchored)
-			slices.Sort(owed)
-			r.Anchor, r.Anchored, r.Owed = self, nil, slices.Compact(owed)
+			r.Anchor, r.Anchored, r.Owed = self, nil, union(r.Owed, r.Anchored)
 		}
 		return done
 	})
@@ -127,6 +125,13 @@ func (d *anchors) replaceAnchor(ctx context.Context, s *sessionActor, old sessio
 		d.node.log.Info("a session goes on at another node than before", "session", s.key.ID, "node", old.Node)
 	}
 	return err
+}
+
+// union returns what is in one of the two, in order and once.
+func union(a, b []string) []string {
+	all := slices.Concat(a, b)
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // settleOwed has the service find out what became of what the anchors before this one had, as long as there is such in the record.
@@ -180,9 +185,7 @@ func (o *owed) settle() bool {
 			return false
 		}
 		r.Owed = slices.DeleteFunc(slices.Clone(r.Owed), isKnown)
-		anchored := slices.Concat(r.Anchored, o.here)
-		slices.Sort(anchored)
-		r.Anchored = slices.Compact(anchored)
+		r.Anchored = union(r.Anchored, o.here)
 		return true
 	})
 	return errors.Is(err, store.ErrNotFound) || err == nil && len(s.view.Load().rec.Owed) == 0
@@ -380,7 +383,7 @@ func (f *forwardedCall) forwardCall(ctx context.Context, to store.Address) forwa
 	n.accounts.reserveAnyway(&x.held, nil, &Input{Tenant: f.head.Tenant, Address: f.head.Address}, quota.Queues, exchangeBytes)
 	x.cancel = f.stop
 	defer n.relays.openProxy(f.going, x)()
-	err := x.forward(ctx, f.going, exchangeCall, &f.head, f.body)
+	err := x.forward(ctx, exchangeCall, &f.head, f.body)
 	switch {
 	case err == nil:
 		return forwardServed

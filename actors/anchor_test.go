@@ -135,18 +135,24 @@ func TestAnchorIsTakenOnce(t *testing.T) {
 	})
 }
 
+// beginForwardedStream has a new session be anchored at one node, and a call of it come to another, where its first event has been sent. The call sends what
+// comes by more, and ends when that is closed.
+func beginForwardedStream(anchor, other *member, revision string) (session string, more chan int, conn *heldConn) {
+	session, more, conn = anchor.begin(revision), make(chan int), &heldConn{}
+	anchor.post(session, message("1", "x"))
+	anchor.handler.f = speaker(more)
+	go other.postOn(conn, session, message("2", "x"))
+	more <- 1
+	synctest.Wait()
+	return session, more, conn
+}
+
 // TestAnchoredStreamsResumeAnywhere has a call at another node than the anchor be a stream: its events have the ids by which any node resumes it,
 // while the call goes on where it is.
 func TestAnchoredStreamsResumeAnywhere(t *testing.T) {
 	inAnchoredFleet(t, 3, nil, func(t *testing.T, all []*member, _ func() []string) {
 		a, b, c := all[0], all[1], all[2]
-		session := a.begin("2025-11-25")
-		a.post(session, message("1", "x"))
-		more := make(chan int)
-		a.handler.f = speaker(more)
-		first := &heldConn{}
-		go b.postOn(first, session, message("2", "x"))
-		more <- 1
+		session, more, first := beginForwardedStream(a, b, "2025-11-25")
 		more <- 2
 		synctest.Wait()
 		if got := first.events(); !slices.Equal(got, numbers(1, 2)) || first.lastID() == "" {
@@ -467,14 +473,7 @@ func TestForwardedStreamsArePassedOn(t *testing.T) {
 	}{{"2025-11-25", true}, {"2025-06-18", false}} {
 		inAnchoredFleet(t, 3, nil, func(t *testing.T, all []*member, _ func() []string) {
 			a, b, c := all[0], all[1], all[2]
-			session := a.begin(test.revision)
-			a.post(session, message("1", "x"))
-			more := make(chan int)
-			a.handler.f = speaker(more)
-			first := &heldConn{}
-			go b.postOn(first, session, message("2", "x"))
-			more <- 1
-			synctest.Wait()
+			session, more, first := beginForwardedStream(a, b, test.revision)
 			drained := make(chan struct{})
 			go func() {
 				defer close(drained)

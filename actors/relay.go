@@ -558,7 +558,8 @@ type proxy struct {
 	sess   *sessionActor // on whose connection it came; nil over HTTP
 	name   []byte        // the request's id, raw
 	cancel context.CancelCauseFunc
-	going  context.Context // done when the client need not be waited for any more
+	client context.Context // done when the client need not be waited for any more
+	going  context.Context // done then, too, and when all of the response has come
 	stream *liveStream     // nil until the response is a stream
 
 	primes    bool        // the client comes back for a stream that ends early
@@ -569,9 +570,10 @@ type proxy struct {
 // waited for any more. The function that it returns ends the exchange on this side.
 func (d *relays) openProxy(client context.Context, x *proxy) (end func()) {
 	var over context.CancelFunc
+	x.client = client
 	x.going, over = context.WithCancel(client)
 	x.Near = relay.NewNear(x.id, &x.held, func(letter []byte) { d.node.fleet.sendLetter(x.to, exchangeAlive, packet(letter)) }, over)
-	d.proxies.Put(x.id, x)
+	d.proxies.Put(x.id, x) // before the request is forwarded, as frames may come before the reply
 	return func() {
 		d.proxies.Drop(x.id, x)
 		over()
@@ -580,12 +582,12 @@ func (d *relays) openProxy(client context.Context, x *proxy) (end func()) {
 }
 
 // forward brings the request to the other node, and does what its call does there until the exchange is over. With an error that has not begun.
-func (x *proxy) forward(ctx, client context.Context, kind string, head *forwardHead, body []byte) error {
+func (x *proxy) forward(ctx context.Context, kind string, head *forwardHead, body []byte) error {
 	if _, err := x.node.fleet.forwardRequest(ctx, x.to, kind, x.id, head, body); err != nil {
 		return err
 	}
 	x.Hear(0)
-	x.proxyCall(client)
+	x.proxyCall()
 	return nil
 }
 
@@ -599,12 +601,12 @@ func (d *relays) passOnProxies() {
 }
 
 // proxyCall does what the call does, until the exchange is over.
-func (x *proxy) proxyCall(ctx context.Context) {
+func (x *proxy) proxyCall() {
 	d := &x.node.relays
 	for {
-		m, err := x.NextMessage(ctx)
+		m, err := x.NextMessage(x.client)
 		switch {
-		case ctx.Err() != nil:
+		case x.client.Err() != nil:
 			d.sendGone(x.to, x.id, false)
 			return
 		case err != nil:

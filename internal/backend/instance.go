@@ -277,7 +277,9 @@ func (in *instance) ask(ctx context.Context, q *Request, asks bool, late func())
 	if q.Method == mcp.MethodResourcesSubscribe && in.isModern() {
 		return hearing{in}.follow(ctx, uriOf(q.Params))
 	}
-	estate{in}.refreshPlace()
+	if (estate{in}).refreshPlace() {
+		estate{in}.leaveStanding()
+	}
 	leveler{in}.settle(ctx, q.Level)
 	r := &running{q: q, asks: asks, kept: estate{in}.keepCall(q, asks)}
 	if in.Post(&callBegan{r}) != nil {

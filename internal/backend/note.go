@@ -90,18 +90,18 @@ func (p *place) end() *deposit {
 	return p.has
 }
 
-// refreshPlace keeps what the instance has in the store from expiring, and gives it its place if another instance had that before, or it was nobody's.
-func (in estate) refreshPlace() {
+// refreshPlace keeps what the instance has in the store from expiring, and gives it its place if another instance had that before, or it was nobody's. It
+// reports whether the instance has got a place where its standing is not yet.
+func (in estate) refreshPlace() (got bool) {
 	if x := in.place.stores.Load(); x != nil {
 		x.refresh()
-		return
+		return false
 	}
 	if in.place.taken.Load() || in.of.hasLines() {
-		return
+		return false
 	}
-	if stores := in.conn.Session() != ""; in.takePlace(stores) != nil && stores {
-		in.leaveStanding()
-	}
+	stores := in.conn.Session() != ""
+	return in.takePlace(stores) != nil && stores
 }
 
 // settlePlace removes what the instance could leave in the store, if there is no session at its URL.
