@@ -281,13 +281,14 @@ func (in lifetime) http(address string) upstream.HTTPOptions {
 	return h
 }
 
-// start starts a process, or a server in this one, and agrees with it on a revision. What ends with its keeper before that is started once more by the next.
+// start starts a process, or a server in this one, and agrees with it on a revision. Nothing outlives a keeper that ends before that, and the next one can start
+// it.
 func (in lifetime) start(ctx context.Context, o upstream.Options) (conn *upstream.Conn, err error) {
 	for range 3 {
 		if conn, err = upstream.Start(ctx, in.begin, o); err == nil {
 			return conn, nil
 		}
-		if p := in.proc.Load(); p == nil || !p.EndedWithKeeper() {
+		if p := in.proc.Load(); !errors.Is(err, keeper.ErrEnded) && (p == nil || !p.EndedWithKeeper()) {
 			break
 		}
 	}
@@ -300,11 +301,7 @@ func (in lifetime) begin(ctx context.Context) (upstream.Link, error) {
 	if _, serve, ok := in.of.Target.Serve(); ok {
 		return in.beginHere(serve), nil
 	}
-	var p *keeper.Process
-	err := keeper.ErrEnded
-	for tries := 0; tries < 3 && errors.Is(err, keeper.ErrEnded); tries++ { // nothing outlives a keeper that ends meanwhile, and the next one can start it
-		p, err = in.startProcess(ctx)
-	}
+	p, err := in.startProcess(ctx)
 	if err != nil {
 		return nil, err
 	}
