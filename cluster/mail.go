@@ -91,9 +91,11 @@ func (m *Mail) subscribeLetters(ctx context.Context) (err error) {
 	}
 	m.asks.publish = func(msg *nats.Msg) error { return m.out.queueLetter(msg, letter.To) }
 	mine := m.node.subjectOf("at." + m.self.Node + "." + m.self.Boot)
-	for _, subject := range []string{m.node.subjectOf("all"), mine} {
+	for _, subject := range []string{mine, m.node.subjectOf("all")} {
 		sub, err := m.conn.Subscribe(subject, func(msg *nats.Msg) { m.handleMessage(msg, subject) })
-		m.mine = sub
+		if subject == mine {
+			m.mine = sub
+		}
 		if err == nil {
 			err = sub.SetPendingLimits(maxCalls, maxArrived)
 		}
