@@ -204,7 +204,7 @@ func headerOf(q *Request) http.Header {
 	var out http.Header
 	if q.Item.Of == listing.Tools && q.Item.listed() != nil {
 		params, err := upstream.Params(codec.Field(q.Item.Raw, "inputSchema"))
-		if err == nil { // else the backend may refuse the call, and says why
+		if err == nil { // else the backend is of an older revision, which knows nothing of such headers
 			out = upstream.Headers(params, q.Message.Arguments)
 		}
 	}
@@ -219,8 +219,8 @@ func headerOf(q *Request) http.Header {
 	return out
 }
 
-// CheckHeaders compares the headers of a call of a tool with the arguments that they repeat, as [toolschema.Headers.Check] does. A tool whose annotations break the rules has none: it is the
-// backend's to refuse.
+// CheckHeaders compares the headers of a call of a tool with the arguments that they repeat, as [toolschema.Headers.Check] does. A tool whose annotations break the rules has none: over
+// HTTP a backend of 2026-07-28 has no such tool, and to others the annotations mean nothing.
 func (i *Item) CheckHeaders(sent http.Header, arguments []byte) error {
 	if i.listed() == nil {
 		return nil

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -142,6 +143,45 @@ func TestHiddenIsLogged(t *testing.T) {
 	}
 	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "name=x://1 first=a hidden=b") {
 		t.Errorf("logged: %s", got)
+	}
+}
+
+// TestToolsThatMayNotBeUsed leaves out what a URL of 2026-07-28 lists with annotations for headers that break the rules, and says so once; what a command or
+// a URL of an older revision lists stays.
+func TestToolsThatMayNotBeUsed(t *testing.T) {
+	t.Parallel()
+	region := func(name, kind string) string {
+		return fmt.Sprintf(`{"name":%q,"inputSchema":{"type":"object","properties":{"region":{"type":%q,"x-mcp-header":"Region"}}}}`, name, kind)
+	}
+	tools := []string{region("good", "string"), region("bad", "number"), tool("plain")}
+	for _, tt := range []struct {
+		url      bool
+		revision mcp.Revision
+		want     bool // bad is there
+	}{{true, mcp.Latest, false}, {true, mcp.LatestLegacy, true}, {false, mcp.Latest, true}} {
+		f := &fake{}
+		f.set("one", catalogue(tt.revision, tools, nil, nil, nil))
+		var log bytes.Buffer
+		s := hosting.New(f, 5*time.Second, slog.New(slog.NewTextHandler(&log, nil)))
+		s.Configure([]hosting.Backend{{Name: "one", Key: "one", URL: tt.url, Options: host.Options{Prefix: host.NoPrefix}}})
+		c := callerOf("s")
+		for range 2 {
+			for name, want := range map[string]bool{"good": true, "bad": tt.want, "plain": true} {
+				if _, ok := s.Find(c, listing.Tools, name); ok != want {
+					t.Errorf("URL %v, %v: %s is there: %v, want %v", tt.url, tt.revision, name, ok, want)
+				}
+			}
+			if page, _ := s.AppendPage(nil, true, listing.Tools, &hosting.View{Caller: c}, hosting.Start, 10); bytes.Contains(page, []byte(`"bad"`)) != tt.want {
+				t.Errorf("URL %v, %v: the list is %s", tt.url, tt.revision, page)
+			}
+		}
+		said := 0
+		if !tt.want {
+			said = 1
+		}
+		if n := strings.Count(log.String(), "tool=bad"); n != said {
+			t.Errorf("URL %v, %v: it is logged %d times: %s", tt.url, tt.revision, n, log.String())
+		}
 	}
 }
 

@@ -111,7 +111,11 @@ func (m *mounted) newReading(c *backend.Catalogue) *reading {
 	r.core = protocol.Has(revision, protocol.FeatureCoreTasks) && codec.Optional(codec.Optional(requests, "tools"), "call") != nil
 	r.extension = protocol.Has(revision, protocol.FeatureTasksExtension) && codec.Field(codec.Optional(capabilities, "extensions"), mcp.ExtensionTasks) != nil
 	for of := range r.lists {
-		items, err := listing.Read(listing.Of(of), m.Name, r.shown(listing.Of(of), c.Items[of]), m.renamer(listing.Of(of)))
+		raw := c.Items[of]
+		if listing.Of(of) == listing.Tools {
+			raw = r.shown(m.usable(revision, raw))
+		}
+		items, err := listing.Read(listing.Of(of), m.Name, raw, m.renamer(listing.Of(of)))
 		if err != nil {
 			m.log.Warn("a backend lists what has no name", "backend", m.Key, "error", err)
 		}
@@ -144,17 +148,38 @@ func (m *mounted) renamer(of listing.Of) func(own string) (string, bool) {
 	return func(own string) (string, bool) { return own, true }
 }
 
+// mostUnusable is how many tools of a backend are logged that may not be used.
+const mostUnusable = 10
+
+// usable returns the tools of a backend without those that may not be used: over HTTP such whose annotations for headers break the rules
+// (2026-07-28, streamable HTTP, custom headers from tool parameters).
+func (m *mounted) usable(r mcp.Revision, tools [][]byte) [][]byte {
+	if !m.URL || !r.Stateless() {
+		return tools
+	}
+	usable, unusable := make([][]byte, 0, len(tools)), 0
+	for _, raw := range tools {
+		_, err := upstream.Params(codec.Field(raw, "inputSchema"))
+		if err == nil {
+			usable = append(usable, raw)
+			continue
+		}
+		if unusable++; unusable <= mostUnusable {
+			name, _ := codec.Str(codec.Field(raw, "name"))
+			m.log.Warn("a tool of a backend is left out: its annotations for headers break the rules", "backend", m.Key, "tool", name, "error", err)
+		}
+	}
+	return usable
+}
+
 // anyCall is the execution of a tool of which the backend decides with each call whether it becomes a task.
 var anyCall = mcp.Raw(mcp.ToolExecution{TaskSupport: mcp.TaskOptional})
 
-// shown returns what a backend lists, with what clients of 2025-11-25 may ask for: a task that is ours. The tool says so where the backend is
-// of that revision, whether or not the backend itself makes tasks.
-func (r *reading) shown(of listing.Of, items [][]byte) [][]byte {
-	if of != listing.Tools {
-		return items
-	}
-	out := make([][]byte, len(items))
-	for i, raw := range items {
+// shown returns the tools that a backend lists, with what clients of 2025-11-25 may ask for: a task that is ours. The tool says so where the
+// backend is of that revision, whether or not the backend itself makes tasks.
+func (r *reading) shown(tools [][]byte) [][]byte {
+	out := make([][]byte, len(tools))
+	for i, raw := range tools {
 		switch {
 		case r.extension:
 			out[i] = WithMember(raw, "execution", anyCall)
