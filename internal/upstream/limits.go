@@ -36,6 +36,9 @@ const (
 const (
 	// ProbeSilence is how long a probe may stay without an answer until initialize is sent beside it.
 	ProbeSilence = 3 * time.Second
+	// StandaloneSilence is how long a backend may take to begin its standalone stream before requests are sent: what it says on a
+	// stream that nobody reads yet is lost.
+	StandaloneSilence = time.Second
 	// Farewell bounds what is sent at the end: a cancellation, the end of a session.
 	Farewell = 2 * time.Second
 	// StreamSilence is how long a stream that can be taken up again may be silent, comments included,

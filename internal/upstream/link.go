@@ -73,7 +73,8 @@ type resumer interface {
 
 // A listener is a link that can read a standalone stream, which [Options].Standalone asks for.
 type listener interface {
-	listen(revision mcp.Revision)
+	// listen begins to read the stream. begun is closed once the backend has begun it, or has refused to.
+	listen(revision mcp.Revision) (begun <-chan struct{})
 }
 
 // A marker is a link that takes messages before it hands them over. After the link's end it says whether a request was

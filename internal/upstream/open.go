@@ -123,7 +123,19 @@ func (p opening) settle(ctx context.Context, s *Settled) *Failure {
 		return failureOf(ctx, err)
 	}
 	if l, ok := c.link.(listener); ok && c.o.Standalone {
-		l.listen(s.Revision)
+		p.awaitStream(ctx, l.listen(s.Revision))
 	}
 	return nil
+}
+
+// awaitStream waits for the standalone stream, for a while: a request may have the backend ask something there at once.
+func (p opening) awaitStream(ctx context.Context, begun <-chan struct{}) {
+	silent := make(chan struct{})
+	stop := p.c.clock.AfterFunc(StandaloneSilence, func() { close(silent) })
+	defer stop()
+	select {
+	case <-begun:
+	case <-silent:
+	case <-ctx.Done():
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -418,6 +419,43 @@ func TestStandaloneStream(t *testing.T) {
 			t.Errorf("an answer after the end has %v", err)
 		}
 	})
+}
+
+// TestCallsWaitForTheStandaloneStream opens a backend that is slow to begin its standalone stream, and one that does not begin it: what the first says
+// there of the first call would be lost, if it had that before.
+func TestCallsWaitForTheStandaloneStream(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ begins, opened time.Duration }{
+		{0, 0},
+		{StandaloneSilence / 5, StandaloneSilence / 5},
+		{time.Hour, StandaloneSilence},
+	} {
+		bubble.Test(t, func(t *testing.T) {
+			var r records
+			o := r.options()
+			o.Standalone = true
+			var begun atomic.Bool
+			before := time.Now()
+			_, c := openHTTP(t, o, politely(EraLegacy, func(w http.ResponseWriter, q *http.Request, m message) {
+				if q.Method != http.MethodGet {
+					respond(w, 200, m.result(`{"content":[]}`))
+					return
+				}
+				if sleepFor(q.Context(), systemClock{}, tt.begins) != nil {
+					return
+				}
+				begun.Store(true)
+				stream(w)
+				<-q.Context().Done()
+			}))
+			if opened := time.Since(before); opened != tt.opened || begun.Load() != (tt.begins == tt.opened) {
+				t.Errorf("a stream that begins after %v: open after %v, want %v; it has begun: %v", tt.begins, opened, tt.opened, begun.Load())
+			}
+			if _, err := c.Do(minute(t), toolCall(Request{})); err != nil {
+				t.Errorf("a stream that begins after %v: %v", tt.begins, err)
+			}
+		})
+	}
 }
 
 // TestNoStandaloneStream is refused one, and goes on without.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -185,15 +186,19 @@ func (h *HTTP) rejoin(ctx context.Context, m Outgoing, event string) error {
 }
 
 // listen reads the standalone stream until the link ends. A backend need not have one.
-func (h *HTTP) listen(revision mcp.Revision) {
+func (h *HTTP) listen(revision mcp.Revision) <-chan struct{} {
 	h.mu.Lock()
 	at := place{event: h.event}
 	h.mu.Unlock()
 	h.running.Add(1)
+	begun := make(chan struct{})
+	begin := sync.OnceFunc(func() { close(begun) })
 	go func() {
 		defer h.running.Done()
+		defer begin()
 		for h.life.Err() == nil {
 			body, f := h.getStream(h.life, revision, at.event)
+			begin()
 			if f == nil {
 				_, f = h.readEvents(body, 0, revision, &at)
 			} else {
@@ -211,6 +216,7 @@ func (h *HTTP) listen(revision mcp.Revision) {
 			}
 		}
 	}()
+	return begun
 }
 
 // A watched stream is closed when it has been silent for too long, if it can be taken up again.
