@@ -295,7 +295,7 @@ func (s hostedCalls) callTool(ctx context.Context, call *Call, dst []byte) ([]by
 	if item == nil {
 		return s.tools.callTool(ctx, call, nil, dst)
 	}
-	if r := requestOf(call.c.Principal()); r != nil && call.revision().Stateless() {
+	if r := requestOf(call.c.Principal()); r != nil && call.revision().Stateless() && call.c.Via().HTTP != actors.OverPipe {
 		if err := item.CheckHeaders(r.Header, m.Arguments); err != nil {
 			return nil, 0, mcp.NewError(mcp.CodeHeaderMismatch, err.Error())
 		}

@@ -11,8 +11,10 @@ import (
 
 	"github.com/troupe-run/troupe"
 	theirs "github.com/troupe-run/troupe/host"
+	"github.com/troupe-run/troupe/mcp"
 	"github.com/troupe-run/troupe/test/kit"
 	"github.com/troupe-run/troupe/test/spec/host"
+	"github.com/troupe-run/troupe/troupetest"
 )
 
 // TestLooksLikeItsBackend has a server without items of its own be its one backend, for clients of both eras.
@@ -322,6 +324,24 @@ func TestHeadersOfArguments(t *testing.T) {
 					t.Errorf("modern backend %v, header %q: %s %s", modern, header, a.Status, a.Body)
 				}
 			}
+		}
+	})
+}
+
+// TestHeadersOfArgumentsOverAPipe calls a tool whose arguments headers repeat, where there are no headers.
+func TestHeadersOfArgumentsOverAPipe(t *testing.T) {
+	troupetest.Test(t, func(t *testing.T) {
+		s := &stranger{lists: map[string]string{"tools": `{"name":"echo","inputSchema":{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}}`},
+			call: func(t *talk, m message) { t.text(m, "done") }}
+		srv := troupe.NewServer(mcp.Implementation{Name: "gateway", Version: "1.0.0"}, nil)
+		troupe.AddBackend(srv, "stranger", theirs.Serve("stranger", s.serve), theirs.Options{Prefix: theirs.NoPrefix})
+		c := troupetest.Connect(t, srv, troupetest.Options{})
+		if _, err := c.Tools(t.Context()); err != nil { // the backend has to be known
+			t.Fatal(err)
+		}
+		got, err := c.CallTool(t.Context(), "echo", map[string]string{"region": "x"})
+		if err != nil || troupetest.Text(got) != "done" {
+			t.Errorf("echo says %v, %v", got, err)
 		}
 	})
 }
