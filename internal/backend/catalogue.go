@@ -70,23 +70,29 @@ type Catalogues interface {
 type catalogues struct {
 	mu    sync.Mutex // guards the rest
 	known map[pool.Kind]*Catalogue
-	order map[string][]pool.Kind   // the kinds of a digest that are known, the oldest first
-	own   map[ownership]*Catalogue // of the instances of holders
+	order map[string][]pool.Kind // the kinds of a digest that are known, the oldest first
+	own   map[holding]*Catalogue // of the instances of holders
+}
+
+// A holding is the instances of one kind that a holder has. A principal may have those of several: its clients declare different things.
+type holding struct {
+	kind   pool.Kind
+	holder string
 }
 
 // mostKinds is how many catalogues of one configuration are remembered: clients decide what instances are told of them.
 const mostKinds = 16
 
 func newCatalogues() *catalogues {
-	return &catalogues{known: make(map[pool.Kind]*Catalogue), order: make(map[string][]pool.Kind), own: make(map[ownership]*Catalogue)}
+	return &catalogues{known: make(map[pool.Kind]*Catalogue), order: make(map[string][]pool.Kind), own: make(map[holding]*Catalogue)}
 }
 
-// find returns what a holder sees of a backend: what its instance lists, or what one of its kind has listed last, or one of the same
-// configuration that was told of another client.
+// find returns what a holder sees of a backend: what its instance of a kind lists, or what one of that kind has listed last, or one of the
+// same configuration that was told of another client.
 func (c *catalogues) find(k pool.Kind, holder string) (*Catalogue, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if own := c.own[ownership{k.Backend, holder}]; own != nil && holder != "" {
+	if own := c.own[holding{k, holder}]; own != nil && holder != "" {
 		return own, true
 	}
 	if of := c.known[k]; of != nil {
@@ -98,11 +104,11 @@ func (c *catalogues) find(k pool.Kind, holder string) (*Catalogue, bool) {
 	return nil, false
 }
 
-// has reports whether it is known what a holder's instance lists, or one of a kind.
+// has reports whether it is known what an instance of a kind lists, a holder's or another.
 func (c *catalogues) has(k pool.Kind, holder string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.known[k] != nil || holder != "" && c.own[ownership{k.Backend, holder}] != nil
+	return c.known[k] != nil || holder != "" && c.own[holding{k, holder}] != nil
 }
 
 // eraOf returns the era of the backends with a digest, as far as it was found.
@@ -135,7 +141,7 @@ func (c *catalogues) note(k pool.Kind, holder string, is *Catalogue, first bool)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if holder != "" {
-		if c.own[ownership{k.Backend, holder}] = is; !first && c.known[k] != nil {
+		if c.own[holding{k, holder}] = is; !first && c.known[k] != nil {
 			return before
 		}
 	}
@@ -149,11 +155,11 @@ func (c *catalogues) note(k pool.Kind, holder string, is *Catalogue, first bool)
 	return before
 }
 
-// forget drops what the instance of a holder has listed.
-func (c *catalogues) forget(backend, holder string) {
+// forget drops what the instances of a kind have listed for a holder.
+func (c *catalogues) forget(k pool.Kind, holder string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.own, ownership{backend, holder})
+	delete(c.own, holding{k, holder})
 }
 
 // drop forgets all of a configuration that no backend has any more.

@@ -2,6 +2,7 @@ package backend
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -122,6 +123,26 @@ func TestChangesOfLists(t *testing.T) {
 		others, _ := b.Catalogue("made", Caller{Session: "other"})
 		if n := len(others.Items[listing.Tools]); n != 1 {
 			t.Errorf("another session, without an instance, sees %d tools, want the one that instances begin with", n)
+		}
+	})
+}
+
+// TestListsOfAPrincipalsClients has two clients of a principal, of which each is shown what the instance lists that serves it.
+func TestListsOfAPrincipalsClients(t *testing.T) {
+	mk := &maker{handle: numbered, tools: func(s *server) string { return fmt.Sprintf(`{"name":"tool-%d"}`, s.number) }}
+	inBubble(t, Config{}, []Backend{made("made", mk, host.Options{Isolation: host.ByPrincipal})}, func(t *testing.T, b *Backends) {
+		one, two := Caller{Principal: "ann"}, Caller{Principal: "ann", Capabilities: []byte(`{"sampling":{}}`)}
+		for i, c := range []Caller{one, two, one} {
+			if got, want := call(t, b, "made", c, Request{}), fmt.Sprintf(`{"server":%d}`, i%2+1); got != want {
+				t.Errorf("call %d is served by %s, want %s", i, got, want)
+			}
+			synctest.Wait()
+		}
+		for i, c := range []Caller{one, two} {
+			known, _ := b.Catalogue("made", c)
+			if got, want := string(known.Items[listing.Tools][0]), fmt.Sprintf(`{"name":"tool-%d"}`, i+1); got != want {
+				t.Errorf("client %d sees %s, want %s", i, got, want)
+			}
 		}
 	})
 }

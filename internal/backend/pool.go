@@ -221,11 +221,13 @@ func (a *poolActor) findAll(backend, holder string) (all []*instance) {
 	return all
 }
 
-// forgetLists drops what an instance has listed for its holder, unless that has another one.
+// forgetLists drops what an instance has listed for its holder, unless that has another one of the kind.
 func (a *poolActor) forgetLists(in *instance) {
-	if holder := in.holder(); holder != "" && a.findAll(in.of.Name, holder) == nil {
-		a.b.catalogues.forget(in.of.Name, holder)
+	holder := in.holder()
+	if holder == "" || slices.ContainsFunc(a.findAll(in.of.Name, holder), func(other *instance) bool { return other.kind == in.kind }) {
+		return
 	}
+	a.b.catalogues.forget(in.kind, holder)
 }
 
 // tickLater has time pass for the pool as long as it has something to look after.
