@@ -1,10 +1,17 @@
 // Command judge decides whether runs of the conformance suite meet what .ci/conformance/required.txt asks for.
 //
-//	judge -required required.txt [-earlier earlier.txt]... RUN...
+//	judge -required required.txt [-earlier earlier.txt]... [-exceptions exceptions.txt -of KIND] RUN...
 //
 // A RUN is a directory <run>/<revision>/<invocation>/ of the suite's results, with the exit status of the suite beside
 // them in the file "exit". The suite's own verdict is not enough: it calls a scenario passed that has no check at all,
 // only skipped ones or only warnings.
+//
+// A line of the exceptions says of which kinds of runs a required scenario need not pass, and why:
+//
+//	KIND[,KIND]... REVISION SCENARIO: REASON
+//
+// In a KIND of the list, * stands for any text. An exception that passes in every run is a problem, too: the list says no
+// more than is so.
 package main
 
 import (
@@ -30,6 +37,12 @@ type scenario struct {
 
 func (s scenario) String() string { return s.revision + " " + s.name }
 
+// An exception is a required scenario that need not pass in runs of a kind.
+type exception struct {
+	scenario scenario
+	why      string
+}
+
 // A check is the part of an entry of checks.json that decides.
 type check struct {
 	ID           string `json:"id"`
@@ -49,18 +62,28 @@ var allSuccess = map[string][]string{
 	"server-sse-polling": {"server-sse-priming-event", "server-sse-retry-field", "server-sse-disconnect-resume"},
 }
 
-// resultDir is the name the suite gives to the results of a scenario: its name and the time.
-var resultDir = regexp.MustCompile(`^server-(.+)-\d{4}-\d{2}-\d{2}T[0-9-]+Z$`)
+// resultDir is the name the suite gives to the results of a scenario: its name and the time, after a word if it is one of servers.
+var resultDir = regexp.MustCompile(`^(?:server-)?(.+)-\d{4}-\d{2}-\d{2}T[0-9-]+Z$`)
+
+// options are the lists by which runs are judged.
+type options struct {
+	required   string   // the file of the scenarios that must pass
+	earlier    []string // files of which no line may have gone
+	exceptions string   // the file of those that need not pass; "" for none
+	of         string   // the kind of the runs, for the exceptions
+}
 
 func main() {
-	var earlier []string
-	required := flag.String("required", "", "`file` of the scenarios that must pass")
+	var o options
+	flag.StringVar(&o.required, "required", "", "`file` of the scenarios that must pass")
 	flag.Func("earlier", "an earlier `file` of required scenarios, of which no line may have gone", func(path string) error {
-		earlier = append(earlier, path)
+		o.earlier = append(o.earlier, path)
 		return nil
 	})
+	flag.StringVar(&o.exceptions, "exceptions", "", "`file` of required scenarios that need not pass")
+	flag.StringVar(&o.of, "of", "", "the `kind` of the runs, of which exceptions count")
 	flag.Parse()
-	problems, err := judge(os.Stdout, *required, earlier, flag.Args())
+	problems, err := judge(os.Stdout, o, flag.Args())
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "judge:", err)
 		os.Exit(2)
@@ -74,13 +97,13 @@ func main() {
 }
 
 // judge prints the table of all scenarios to w and returns what is wrong with the runs.
-func judge(w io.Writer, required string, earlier, runs []string) ([]string, error) {
-	must, err := readRequired(required)
+func judge(w io.Writer, o options, runs []string) ([]string, error) {
+	must, err := readRequired(o.required)
 	if err != nil {
 		return nil, err
 	}
 	var problems []string
-	for _, path := range earlier {
+	for _, path := range o.earlier {
 		before, err := readRequired(path)
 		if err != nil {
 			return nil, err
@@ -90,6 +113,18 @@ func judge(w io.Writer, required string, earlier, runs []string) ([]string, erro
 				problems = append(problems, fmt.Sprintf("%s was required before and is no longer", s))
 			}
 		}
+	}
+	exceptions, err := readExceptions(o.exceptions, o.of)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range exceptions {
+		i := slices.Index(must, e.scenario)
+		if i < 0 {
+			problems = append(problems, fmt.Sprintf("%s is an exception of %s, and nobody requires it", e.scenario, o.of))
+			continue
+		}
+		must = slices.Delete(must, i, i+1)
 	}
 	if len(runs) == 0 {
 		return nil, errors.New("no runs to judge")
@@ -131,7 +166,12 @@ func judge(w io.Writer, required string, earlier, runs []string) ([]string, erro
 			seen = append(seen, s)
 		}
 	}
-	table(w, seen, must, faults, len(runs))
+	for _, e := range exceptions {
+		if slices.Contains(seen, e.scenario) && len(faults[e.scenario]) == 0 {
+			problems = append(problems, fmt.Sprintf("%s is an exception of %s, and yet passes", e.scenario, o.of))
+		}
+	}
+	table(w, seen, must, exceptions, faults, len(runs))
 	return problems, nil
 }
 
@@ -187,7 +227,7 @@ func firstLine(s string) string {
 }
 
 // table prints a line for each scenario, and the sums.
-func table(w io.Writer, seen, must []scenario, faults map[scenario][]string, runs int) {
+func table(w io.Writer, seen, must []scenario, exceptions []exception, faults map[scenario][]string, runs int) {
 	passed, requiredPassed := 0, 0
 	for _, s := range seen {
 		verdict, note := "passed", ""
@@ -206,25 +246,73 @@ func table(w io.Writer, seen, must []scenario, faults map[scenario][]string, run
 				requiredPassed++
 			}
 		}
+		if i := slices.IndexFunc(exceptions, func(e exception) bool { return e.scenario == s }); i >= 0 {
+			mark, note = "-", note+"  ["+exceptions[i].why+"]"
+		}
 		fmt.Fprintf(w, "%s %s %s%s\n", verdict, mark, s, note)
 	}
-	fmt.Fprintf(w, "scenarios over %d runs: %d passed, %d failed; required (*): %d passed, %d failed\n",
-		runs, passed, len(seen)-passed, requiredPassed, len(must)-requiredPassed)
+	fmt.Fprintf(w, "scenarios over %d runs: %d passed, %d failed; required (*): %d passed, %d failed; exceptions (-): %d\n",
+		runs, passed, len(seen)-passed, requiredPassed, len(must)-requiredPassed, len(exceptions))
 }
 
-// readRequired reads a list of scenarios. Empty lines and lines that begin with # say nothing.
-func readRequired(path string) ([]scenario, error) {
+// readLines reads the lines of a list. Empty lines and lines that begin with # say nothing.
+func readLines(path string) ([]string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	var list []scenario
+	var all []string
 	lines := bufio.NewScanner(bytes.NewReader(text))
 	for lines.Scan() {
-		line := strings.TrimSpace(lines.Text())
-		if line == "" || strings.HasPrefix(line, "#") {
-			continue
+		if line := strings.TrimSpace(lines.Text()); line != "" && !strings.HasPrefix(line, "#") {
+			all = append(all, line)
 		}
+	}
+	return all, lines.Err()
+}
+
+// readExceptions reads those of a list of exceptions that are of a kind. No list has none.
+func readExceptions(path, of string) ([]exception, error) {
+	if path == "" {
+		return nil, nil
+	}
+	lines, err := readLines(path)
+	if err != nil {
+		return nil, err
+	}
+	var list []exception
+	for _, line := range lines {
+		what, why, reasoned := strings.Cut(line, ": ")
+		fields := strings.Fields(what)
+		if !reasoned || len(fields) != 3 {
+			return nil, fmt.Errorf("%s: %q is not kinds, a revision, a scenario and why", path, line)
+		}
+		e := exception{scenario{fields[1], fields[2]}, why}
+		for kind := range strings.SplitSeq(fields[0], ",") {
+			matches, err := filepath.Match(kind, of)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %q: %w", path, line, err)
+			}
+			if !matches {
+				continue
+			}
+			if slices.ContainsFunc(list, func(other exception) bool { return other.scenario == e.scenario }) {
+				return nil, fmt.Errorf("%s: %q is an exception of %s twice", path, line, of)
+			}
+			list = append(list, e)
+		}
+	}
+	return list, nil
+}
+
+// readRequired reads a list of scenarios.
+func readRequired(path string) ([]scenario, error) {
+	lines, err := readLines(path)
+	if err != nil {
+		return nil, err
+	}
+	var list []scenario
+	for _, line := range lines {
 		fields := strings.Fields(line)
 		if len(fields) != 2 {
 			return nil, fmt.Errorf("%s: %q is not a revision and a scenario", path, line)
@@ -235,7 +323,7 @@ func readRequired(path string) ([]scenario, error) {
 		}
 		list = append(list, s)
 	}
-	return list, lines.Err()
+	return list, nil
 }
 
 // readRun reads all results of one run, in the order of their directories' names.
@@ -256,7 +344,7 @@ func readRun(run string) ([]result, error) {
 		// A scenario may have slashes in its name.
 		name := resultDir.FindStringSubmatch(strings.Join(parts[2:len(parts)-1], "/"))
 		if name == nil {
-			return fmt.Errorf("%s does not lie where results of a server scenario do", path)
+			return fmt.Errorf("%s does not lie where results of a scenario do", path)
 		}
 		r := result{scenario: scenario{parts[0], name[1]}, dir: filepath.Join(run, parts[0], parts[1])}
 		text, err := os.ReadFile(path)
