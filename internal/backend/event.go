@@ -3,9 +3,11 @@ package backend
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/host"
+	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/upstream"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -17,6 +19,7 @@ type Event struct {
 	Params  []byte // raw JSON, an object; nil for none
 	in      *instance
 	id      []byte
+	over    chan struct{} // gets something when it was answered; nil if nobody waits for that
 }
 
 // Question reports whether the backend waits for an answer, of which there must be one: [Event.Answer] or [Event.Refuse].
@@ -49,30 +52,17 @@ func (e *Event) Refuse(ctx context.Context, refusal *mcp.Error) error {
 	return e.answered(conn.Refuse(ctx, e.id, refusal))
 }
 
-// answered has the keeper forget a question, unless its answer was not sent: then it waits for the next process, which has the answer of
-// the client, too.
+// answered tells who waits for it that a question has its answer, and has the keeper forget it, unless its answer was not sent: then it waits for the next
+// process, which has the answer of the client, too.
 func (e *Event) answered(err error) error {
+	select {
+	case e.over <- struct{}{}:
+	default:
+	}
 	if err == nil || errors.Is(err, upstream.ErrNoQuestion) {
 		estate{e.in}.forgetQuestion(e.id)
 	}
 	return err
-}
-
-// byPolicy answers a question that no client has to, and reports whether it did. Whether somebody's call runs decides about roots
-// that are forwarded: outside of any call nobody waits for them who could be asked.
-func (e *Event) byPolicy(o *host.Options, runs bool) bool {
-	if e.Method != mcp.MethodRootsList || !e.Question() || o.Roots.Forward && runs {
-		return false
-	}
-	result := []byte(`{"roots":[]}`)
-	if len(o.Roots.List) > 0 {
-		raw, err := codec.Marshal(mcp.ListRootsResult{Roots: o.Roots.List})
-		if err == nil {
-			result = raw
-		}
-	}
-	e.in.b.background(func(ctx context.Context) { _ = e.Answer(ctx, result) }) // whoever is gone waits for nothing
-	return true
 }
 
 // refuseUnheard refuses a question that belongs to nobody.
@@ -87,4 +77,98 @@ func (e *Event) refuseUnheard() {
 // eventOf is what an instance has said.
 func (in *instance) eventOf(e upstream.Event) Event {
 	return Event{Backend: in.of.Name, Method: e.Method, Params: e.Params, in: in, id: e.ID}
+}
+
+// Servers ask for roots when their session has begun, and when they hear that roots have changed: outside of any call, where nobody can be asked. Roots
+// that are forwarded are asked of the client of the next call, before that is sent, so that it is served with them.
+type (
+	// rootsWanted takes the questions that wait for a call.
+	rootsWanted struct {
+		kernel.Reply
+		waiting []Event
+	}
+	// rootsLate says that an instance has waited for roots for as long as it may before it has listed.
+	rootsLate struct{}
+)
+
+// rootsPatience is how long an instance that has not listed waits for roots. One that lists only when it has them would wait for a call that waits for it.
+const rootsPatience = 2 * time.Second
+
+// isForRoots reports whether a backend asks for roots.
+func (e *Event) isForRoots() bool { return e.Method == mcp.MethodRootsList && e.Question() }
+
+// byPolicy answers a question for roots that are not forwarded, and reports whether it did.
+func (e *Event) byPolicy(o *host.Options) bool {
+	if !e.isForRoots() || o.Roots.Forward {
+		return false
+	}
+	result := []byte(`{"roots":[]}`)
+	if len(o.Roots.List) > 0 {
+		raw, err := codec.Marshal(mcp.ListRootsResult{Roots: o.Roots.List})
+		if err == nil {
+			result = raw
+		}
+	}
+	e.in.b.background(func(ctx context.Context) { _ = e.Answer(ctx, result) }) // whoever is gone waits for nothing
+	return true
+}
+
+// A rootAsker is an instance as far as it asks for roots that are forwarded.
+type rootAsker struct{ *instance }
+
+// wasToldOfThem reports whether the instance was told that its clients have roots.
+func (in rootAsker) wasToldOfThem() bool {
+	_, capabilities := told(in.kind)
+	return codec.Optional(capabilities, "roots") != nil
+}
+
+// PutOff has a question for roots that a call has left open be put to the next one. It reports false for any other question, which is to be refused.
+func (e *Event) PutOff() bool {
+	return e.isForRoots() && e.in.of.Options.Roots.Forward && e.in.Post(&heard{upstream.Event{Method: e.Method, Params: e.Params, ID: e.id}}) == nil
+}
+
+// putOff keeps a question for roots for the next call.
+func (in rootAsker) putOff(e Event) {
+	in.rootless = append(in.rootless, e)
+	select {
+	case <-in.lists:
+	default:
+		in.b.c.Clock.AfterFunc(rootsPatience, func() { _ = in.Post(&rootsLate{}) })
+	}
+}
+
+// refuse refuses the questions that wait for a call, unless the instance has listed without them.
+func (in rootAsker) refuse() {
+	select {
+	case <-in.lists:
+		return
+	default:
+	}
+	for _, e := range in.rootless {
+		e.refuseUnheard()
+	}
+	in.rootless = nil
+}
+
+// forward puts the questions for roots that wait for a call to the client of this one, and waits for the answers. The keeper knows nothing of the call
+// yet, as it was not sent.
+func (in rootAsker) forward(ctx context.Context, q *Request) {
+	if !in.of.Options.Roots.Forward || !q.Asks || q.Event == nil {
+		return
+	}
+	wanted := new(rootsWanted)
+	wanted.Init()
+	if in.Post(wanted) != nil {
+		return
+	}
+	wanted.Wait()
+	for _, e := range wanted.waiting {
+		e.over = make(chan struct{}, 1)
+		q.Event(e)
+		select {
+		case <-e.over:
+		case <-ctx.Done():
+		case <-in.life.Done():
+		}
+	}
 }

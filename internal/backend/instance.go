@@ -49,7 +49,8 @@ type instance struct {
 
 	memory int64 // bytes that its process had when that was looked at last; the pool's own
 
-	running []*running // the calls that run, in the order in which they began; the actor's own
+	running  []*running // the calls that run, in the order in which they began; the actor's own
+	rootless []Event    // questions for roots that wait for a call; the actor's own
 }
 
 // owner is whose an instance is: its holder, and the principal that has that, "" where nobody says who calls.
@@ -150,6 +151,11 @@ func (in *instance) Receive(m any) {
 		m.Done()
 	case *heard:
 		in.hear(m.Event)
+	case *rootsWanted:
+		m.waiting, in.rootless = in.rootless, nil
+		m.Done()
+	case *rootsLate:
+		rootAsker{in}.refuse()
 	}
 }
 
@@ -157,6 +163,8 @@ func (in *instance) Receive(m any) {
 func (in *instance) Failed(m any, last bool) {
 	switch m := m.(type) {
 	case *callEnded:
+		m.Done()
+	case *rootsWanted:
 		m.Done()
 	case *heard:
 		e := in.eventOf(m.Event)
@@ -182,13 +190,15 @@ func (in *instance) hear(said upstream.Event) {
 		return
 	}
 	e := in.eventOf(said)
-	if e.byPolicy(&in.of.Options, len(in.running) > 0) {
+	if e.byPolicy(&in.of.Options) {
 		return
 	}
 	switch r := in.addressee(&e); {
 	case r != nil:
 		r.kept.hear(&e)
 		r.q.Event(e)
+	case e.isForRoots() && (rootAsker{in}).wasToldOfThem():
+		rootAsker{in}.putOff(e)
 	case in.b.c.Heard != nil && in.isHeardOutside(&e):
 		in.b.c.Heard(e)
 	default:
@@ -281,6 +291,7 @@ func (in *instance) ask(ctx context.Context, q *Request, asks bool, late func())
 		estate{in}.leaveStanding()
 	}
 	leveler{in}.settle(ctx, q.Level)
+	rootAsker{in}.forward(ctx, q)
 	r := &running{q: q, asks: asks, kept: estate{in}.keepCall(q, asks)}
 	if in.Post(&callBegan{r}) != nil {
 		return upstream.Response{}, &upstream.Failure{Why: upstream.ReasonEnded, Outcome: upstream.NotRun, Text: "the backend has ended"}
@@ -332,7 +343,7 @@ func (in *instance) endCall(r *running) {
 func (in *instance) hearOf(r *running, said upstream.Event) {
 	e := in.eventOf(said)
 	switch {
-	case e.byPolicy(&in.of.Options, true):
+	case e.byPolicy(&in.of.Options):
 	case r.q.Event == nil:
 		e.refuseUnheard()
 	default:

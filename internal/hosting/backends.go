@@ -58,6 +58,8 @@ type Said struct {
 type Question interface {
 	Answer(ctx context.Context, result []byte) error
 	Refuse(ctx context.Context, refusal *mcp.Error) error
+	// PutOff has the question put to a later call, and reports whether it is one that can be: else it is to be refused.
+	PutOff() bool
 }
 
 // SaidBy is an event of a backend as a Said.

@@ -105,11 +105,13 @@ func (x *exchange) hear(said Said) {
 	if kept || said.Question == nil {
 		return
 	}
-	refusal := mcp.NewError(mcp.CodeInvalidRequest, "the call has been answered")
-	if !over {
-		refusal = mcp.NewError(mcp.CodeInternalError, "too many messages wait for the client")
-	}
-	go func() { _ = said.refuse(refusal) }()
+	go func() {
+		if over {
+			said.leaveOpen(mcp.NewError(mcp.CodeInvalidRequest, "the call has been answered"))
+			return
+		}
+		_ = said.refuse(mcp.NewError(mcp.CodeInternalError, "too many messages wait for the client"))
+	}()
 }
 
 // keep puts something into the queue, and reports whether there was room. Progress has room for the newest one. The caller holds mu.
@@ -198,7 +200,7 @@ func (x *exchange) close() {
 		if x.left {
 			break
 		}
-		_ = Said{Question: p.from}.refuse(mcp.NewError(mcp.CodeInvalidRequest, errAnswered.Error()))
+		Said{Question: p.from}.leaveOpen(mcp.NewError(mcp.CodeInvalidRequest, errAnswered.Error()))
 	}
 	x.asks.Wait()
 }
@@ -347,11 +349,13 @@ func (x *exchange) put(ctx context.Context, round []*pending) {
 		x.mu.Lock()
 		x.open[p.from](nil)
 		delete(x.open, p.from)
-		left := x.left
+		left, over := x.left, x.over
 		x.mu.Unlock()
 		said := Said{Question: p.from}
 		switch {
 		case err != nil && (left || errors.Is(err, actors.ErrClosing) && x.Key != ""):
+		case err != nil && over:
+			said.leaveOpen(mcp.Errorf(mcp.CodeInternalError, "the client has not answered: %s", err))
 		case err != nil:
 			_ = said.refuse(mcp.Errorf(mcp.CodeInternalError, "the client has not answered: %s", err)) // a backend that has gone waits for nothing
 		case answers[i].Err != nil:
@@ -367,6 +371,13 @@ func (s Said) answer(result []byte) error {
 	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
 	defer cancel()
 	return s.Question.Answer(ctx, result)
+}
+
+// leaveOpen gives back a question to whose answer the call does not wait any more: it is put to a later call, or refused.
+func (s Said) leaveOpen(refusal *mcp.Error) {
+	if !s.Question.PutOff() {
+		_ = s.refuse(refusal)
+	}
 }
 
 func (s Said) refuse(refusal *mcp.Error) error {

@@ -258,6 +258,8 @@ func (q *question) Refuse(_ context.Context, refusal *mcp.Error) error {
 	return nil
 }
 
+func (q *question) PutOff() bool { return false }
+
 // form are the params of an elicitation.
 func form(message string) []byte {
 	return fmt.Appendf(nil, `{"message":%q,"requestedSchema":{"type":"object","properties":{}}}`, message)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/troupe-run/troupe"
@@ -230,6 +231,72 @@ func TestQuestionsOfTheNewerEra(t *testing.T) {
 		}
 		second, id := m.Tool("echo", `{}`, host.Given("user_name", "me"), state)
 		host.Equal(t, "a stateless client", m.Done(second, id), want)
+	})
+}
+
+// rooted is a stranger that asks for roots when its session has begun and when it hears that they have changed, and answers each call with what it was told, once
+// it was.
+func rooted() *stranger {
+	var mu sync.Mutex
+	told := make(map[*talk]chan string)
+	s := new(stranger)
+	s.heard = func(t *talk, method string) {
+		if method == "notifications/initialized" || method == "notifications/roots/list_changed" {
+			answer := make(chan string, 1)
+			mu.Lock()
+			defer mu.Unlock()
+			told[t] = answer
+			go func() { answer <- t.asks("roots/list", `{}`) }()
+		}
+	}
+	s.call = func(t *talk, m message) {
+		mu.Lock()
+		answer := told[t]
+		mu.Unlock()
+		roots := <-answer
+		answer <- roots
+		t.text(m, roots)
+	}
+	return s
+}
+
+// TestRootsAreForwarded has a backend ask for roots outside of any call. The client of the next one is asked before the backend gets that.
+func TestRootsAreForwarded(t *testing.T) {
+	kit.Bubble(t, func(t *testing.T) {
+		forward := theirs.Options{Prefix: theirs.NoPrefix, Roots: theirs.Roots{Forward: true}}
+		h := hosting(t, troupe.Options{}, nil, backend{"one", rooted(), forward})
+		const first, second = `{"roots":[{"uri":"file:///a","name":"a"}]}`, `{"roots":[{"uri":"file:///b"}]}`
+		c := h.Session()
+		for i, roots := range []string{first, second} {
+			if i > 0 {
+				c.Post(`{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`)
+				synctest.Wait()
+			}
+			a := c.Post(host.Call("1", "echo", `{}`))
+			q := host.NextQuestion(t, a)
+			host.Equal(t, "what a session is asked", q.Method, "roots/list")
+			host.Reply(c, q.ID, "result", roots)
+			host.Equal(t, "the roots of a session", host.Last(t, a), host.ToolText("1", roots))
+			host.Contains(t, "the next call", c.Post(host.Call("2", "echo", `{}`)).Body, host.ToolText("2", roots))
+		}
+
+		m := h.Stateless(host.EveryCapability)
+		asked, id := m.Tool("echo", `{}`)
+		var r host.Required
+		if err := json.Unmarshal([]byte(asked.Body), &r); err != nil || len(r.Result.InputRequests) != 1 {
+			t.Fatalf("a stateless client gets for %s %s", id, asked.Body)
+		}
+		for key, q := range r.Result.InputRequests {
+			host.Equal(t, "what a stateless client is asked", q.Method, "roots/list")
+			again, id := m.Tool("echo", `{}`, fmt.Sprintf(`"inputResponses":{%q:%s}`, key, first), fmt.Sprintf(`"requestState":%q`, r.Result.RequestState))
+			host.Equal(t, "the roots of a stateless client", m.Done(again, id), first)
+		}
+		next, id := m.Tool("echo", `{}`)
+		host.Equal(t, "its next call", m.Done(next, id), first)
+
+		none := h.Stateless(`{"elicitation":{}}`)
+		refused, id := none.Tool("echo", `{}`)
+		host.Contains(t, "a client without roots", none.Done(refused, id), `{"code":-326`)
 	})
 }
 
