@@ -183,7 +183,7 @@ func (r *reading) shown(tools [][]byte) [][]byte {
 		switch {
 		case r.extension:
 			out[i] = WithMember(raw, "execution", anyCall)
-		case protocol.Has(r.settled.Revision, protocol.FeatureCoreTasks) && supportIn(raw) != mcp.TaskForbidden:
+		case protocol.Has(r.settled.Revision, protocol.FeatureCoreTasks) && (supportIn(raw) != mcp.TaskForbidden || codec.SameString(supportOf(raw), string(mcp.TaskForbidden))):
 			out[i] = raw
 		default:
 			out[i] = Without(raw, "execution")
@@ -192,9 +192,14 @@ func (r *reading) shown(tools [][]byte) [][]byte {
 	return out
 }
 
-// supportIn is what a listed tool says of tasks.
+// supportOf is the word in which a listed tool says that, as raw JSON.
+func supportOf(raw []byte) []byte {
+	return codec.Field(codec.Optional(raw, "execution"), "taskSupport")
+}
+
+// supportIn is what a listed tool says of tasks: that it makes none if it says nothing, or what nobody knows.
 func supportIn(raw []byte) mcp.TaskSupport {
-	word, _ := codec.Str(codec.Field(codec.Optional(raw, "execution"), "taskSupport"))
+	word, _ := codec.Str(supportOf(raw))
 	if support := mcp.TaskSupport(word); support == mcp.TaskOptional || support == mcp.TaskRequired {
 		return support
 	}

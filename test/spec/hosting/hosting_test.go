@@ -22,18 +22,19 @@ import (
 func TestLooksLikeItsBackend(t *testing.T) {
 	kit.Bubble(t, func(t *testing.T) {
 		for _, modern := range []bool{false, true} {
-			s := &stranger{modern: modern, lists: map[string]string{"tools": `{"name":"echo","inputSchema":{"type":"object","x":1.0},"odd":[1],"execution":{"taskSupport":"optional"}}`}}
+			s := &stranger{modern: modern, lists: map[string]string{"tools": `{"name":"echo","inputSchema":{"type":"object","x":1.0},"odd":[1],"execution":{"taskSupport":"optional"}},{"name":"plain","inputSchema":{"type":"object"},"execution":{"taskSupport":"forbidden"}}`}}
 			h := alone(t, s)
 			a := h.Unchecked().Post(host.Initialize("1", `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"kit","version":"1"}}`))
 			for _, want := range []string{`"serverInfo":` + strangerInfo, `"instructions":"be kind"`, `"tools":{"listChanged":true}`, `"subscribe":true`} {
 				host.Contains(t, "initialize", a.Body, want)
 			}
 			_, raw, _ := host.ToolsOf(t, h.Session())
-			execution := `,"execution":{"taskSupport":"optional"}` // which the newer revision does not have
+			optional, forbidden := `,"execution":{"taskSupport":"optional"}`, `,"execution":{"taskSupport":"forbidden"}` // which the newer revision does not have
 			if modern {
-				execution = ""
+				optional, forbidden = "", ""
 			}
-			host.Equal(t, "the tool", raw["echo"], `{"name":"echo","inputSchema":{"type":"object","x":1.0},"odd":[1]`+execution+`}`)
+			host.Equal(t, "the tool", raw["echo"], `{"name":"echo","inputSchema":{"type":"object","x":1.0},"odd":[1]`+optional+`}`)
+			host.Equal(t, "one that makes no tasks", raw["plain"], `{"name":"plain","inputSchema":{"type":"object"}`+forbidden+`}`)
 			d, _ := h.Stateless(`{}`).Do("server/discover", `{}`)
 			for _, want := range []string{`"name":"stranger"`, `"instructions":"be kind"`} {
 				host.Contains(t, "server/discover", d.Body, want)
