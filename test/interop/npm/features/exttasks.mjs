@@ -18,12 +18,11 @@ const feature = (name, run, needs = () => true) => ({
 
 // begin makes the package use a session. The client's schemas do not know the results of the extension, for which the package
 // asks for another way to send requests.
-function begin(session) {
+export function begin(session, clientCapabilities = { roots: {}, sampling: { tools: {} }, elicitation: { form: {}, url: {} } }) {
   session.tolerate(/unknown message ID: .*"tools":/) // the package gives up its own tools/list, whose response may be on its way
   const framing = session.way.modern && {
     v2RequestFraming: {
-      protocolVersion: session.way.revision, clientInfo: { name: 'interop', version: '1.0.0' },
-      clientCapabilities: { roots: {}, sampling: { tools: {} }, elicitation: { form: {}, url: {} } },
+      protocolVersion: session.way.revision, clientInfo: { name: 'interop', version: '1.0.0' }, clientCapabilities,
     },
     rawDispatch: async (request) => {
       const { result, error } = await session.raw(request)
@@ -43,7 +42,7 @@ function begin(session) {
 }
 
 // settle waits for the end of a call, and returns its outcome with the statuses on the way.
-async function settle(execution) {
+export async function settle(execution) {
   const statuses = []
   const { outcome } = await execution.settle({
     onEvent: (e) => {

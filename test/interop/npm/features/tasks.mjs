@@ -5,7 +5,7 @@ import { open } from '../session.mjs'
 const needs = (way) => way.since('2025-11-25') && !way.modern && !!Object.getOwnPropertyDescriptor(way.sdk.Client.prototype, 'experimental')
 
 // follow calls a tool as a task, and returns what the SDK yields of it: its id, its statuses, and the result or the error.
-async function follow(session, name, args, options, seen = { statuses: [] }) {
+export async function follow(session, name, args, options, seen = { statuses: [] }) {
   for await (const m of session.client.experimental.tasks.callToolStream({ name, arguments: args }, undefined, { task: { ttl: 600_000 }, ...options })) {
     if (m.type === 'taskCreated') seen.task = m.task
     if (m.type === 'taskStatus' && seen.statuses.at(-1) !== m.task.status) seen.statuses.push(m.task.status)
