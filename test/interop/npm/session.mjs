@@ -69,7 +69,7 @@ class Session {
     const { sdk, server } = this.way
     const Transport = sdk.transports[this.way.transport]
     this.transport = this.way.transport === 'stdio'
-      ? new Transport({ stderr: 'inherit', args: ['stdio', '--set', 'conformance=true', '--set', 'page-size=7'], ...server.line ?? { command: server.command } })
+      ? new Transport({ stderr: 'inherit', args: ['stdio', '--set', 'conformance=true', '--set', 'page-size=7', '--set', 'log-rate=1000000'], ...server.line ?? { command: server.command } })
       : new Transport(new URL(endpoint ?? server[this.way.transport]), transport)
     this.#listen()
     await this.client.connect(this.transport, connect)
