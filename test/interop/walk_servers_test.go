@@ -75,8 +75,10 @@ func walkEverything() *walk {
 			{Call: "toggle-subscriber-updates", As: "updates of another", Updated: []string{blob}},
 			{Call: "toggle-subscriber-updates", As: "no updates of another"},
 			{Level: "debug", Only: legacyOnly},
-			{Call: "toggle-simulated-logging", As: "logging", Logs: []string{"message"}},
-			{Call: "toggle-simulated-logging", As: "no logging"},
+			{Call: "toggle-simulated-logging", As: "logging", Logs: []string{"message"}, Only: legacyOnly},
+			{Call: "toggle-simulated-logging", As: "no logging", Only: legacyOnly},
+			// Without a session a client hears of what comes during a call, and over Streamable HTTP the server sends it on another stream.
+			{Call: "toggle-simulated-logging", As: "logging in a call", Logs: []string{"message"}, Again: true, Only: modernOnly, Contains: "any message"},
 		},
 	}
 }
