@@ -14,7 +14,7 @@ import (
 const dependencyList = "docs/dependencies.md"
 
 // replacedModules keeps go.mod true for the programs that import the module: only a main module's replacements count.
-// The repository's further modules need one, to reach the root module beside them.
+// The repository's further modules need some, to reach its modules beside them.
 func replacedModules(repo repository) []string {
 	var violations []string
 	for name, text := range repo.texts {
@@ -22,7 +22,7 @@ func replacedModules(repo repository) []string {
 			continue
 		}
 		for _, old := range readGoMod(text).replaced {
-			if name == "go.mod" || old != rootModule {
+			if name == "go.mod" || !within(old, rootModule) {
 				violations = append(violations, fmt.Sprintf("%s replaces %s", name, old))
 			}
 		}
@@ -140,6 +140,7 @@ var dependencyCases = []layoutCase{
 	{"replace", replacedModules, map[string]string{"go.mod": "module m\n\nreplace example.com/x => ../x\n"}, "go.mod replaces example.com/x"},
 	{"replace in a block", replacedModules, map[string]string{"go.mod": "module m\n\nreplace (\n\texample.com/x v1.0.0 => ../x // for now\n)\n"}, "go.mod replaces example.com/x"},
 	{"replace of the root beside it", replacedModules, map[string]string{"interop/go.mod": "module m\n\nreplace " + rootModule + " => ..\n"}, ""},
+	{"replace of a module beside it", replacedModules, map[string]string{"peers/go.mod": "module m\n\nreplace " + rootModule + "/a => ../a\n"}, ""},
 	{"replace of another in a further module", replacedModules, map[string]string{"interop/go.mod": "module m\n\nreplace example.com/x => ../x\n"}, "interop/go.mod replaces"},
 	{"replace in a comment", replacedModules, map[string]string{"go.mod": "module m\n// replace example.com/x => ../x\n"}, ""},
 
