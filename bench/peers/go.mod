@@ -9,6 +9,8 @@ require (
 	github.com/mark3labs/mcp-go v1.2.1
 	github.com/modelcontextprotocol/go-sdk v1.8.0
 	github.com/troupe-run/troupe v0.0.0
+	github.com/troupe-run/troupe/adapters/gosdk v0.0.0
+	github.com/troupe-run/troupe/adapters/mcpgo v0.0.0
 	github.com/valyala/fasthttp v1.69.0
 )
 
@@ -76,4 +78,8 @@ require (
 	google.golang.org/protobuf v1.36.12 // indirect
 )
 
-replace github.com/troupe-run/troupe => ../..
+replace (
+	github.com/troupe-run/troupe => ../..
+	github.com/troupe-run/troupe/adapters/gosdk => ../../adapters/gosdk
+	github.com/troupe-run/troupe/adapters/mcpgo => ../../adapters/mcpgo
+)

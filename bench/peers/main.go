@@ -15,12 +15,15 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/troupe-run/troupe/adapters/gosdk"
+	"github.com/troupe-run/troupe/adapters/mcpgo"
 )
 
 // options are those of a kind. Each kind has its own.
 type options struct {
 	size    int    // of the text that a bare kind answers with, in bytes
-	data    string // directory for what troupe-handler stores; empty keeps it in memory
+	data    string // directory for what a Runtime stores; empty keeps it in memory
 	streams bool   // the kinds of the Go SDK answer on event streams
 }
 
@@ -28,6 +31,8 @@ type options struct {
 type kind func(ln net.Listener, o options) error
 
 var kinds = map[string]kind{
+	"adapter-gosdk":   func(ln net.Listener, o options) error { return serveAdapted(ln, o, gosdk.Server(name, gosdkServer())) },
+	"adapter-mcpgo":   func(ln net.Listener, o options) error { return serveAdapted(ln, o, mcpgo.Server(name, mcpgoServer())) },
 	"bare":            func(ln net.Listener, o options) error { return serveHandler(ln, bareHandler(newConstant(o.size))) },
 	"bare-fasthttp":   bareFast,
 	"gosdk":           func(ln net.Listener, o options) error { return serveHandler(ln, gosdkHandler(false, o.streams)) },
@@ -52,7 +57,7 @@ func main() {
 	listen := flag.String("listen", "127.0.0.1:0", "`address` to listen on; port 0 takes a free one")
 	var o options
 	flag.IntVar(&o.size, "size", 105, "`bytes` of text in the answers of the bare kinds")
-	flag.StringVar(&o.data, "data", "", "`directory` for what troupe-handler stores; empty keeps it in memory")
+	flag.StringVar(&o.data, "data", "", "`directory` for what a Runtime stores; empty keeps it in memory")
 	flag.BoolVar(&o.streams, "streams", false, "have the Go SDK answer on event streams, as it does by default, and not in JSON")
 	flag.Parse()
 	k := kinds[*of]

@@ -8,8 +8,8 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 )
 
-// mcpgoHandler serves with mcp-go, with sessions, and checks arguments against the schema.
-func mcpgoHandler() http.Handler {
+// mcpgoServer is a server of mcp-go that checks arguments against the schema.
+func mcpgoServer() *server.MCPServer {
 	srv := server.NewMCPServer(name, version, server.WithToolCapabilities(false), server.WithInputSchemaValidation())
 	srv.AddTool(mcp.NewTool("echo", mcp.WithDescription(aboutEcho), mcp.WithString("text", mcp.Required(), mcp.Description("what to return"))),
 		mcp.NewTypedToolHandler(func(_ context.Context, _ mcp.CallToolRequest, in text) (*mcp.CallToolResult, error) {
@@ -28,5 +28,10 @@ func mcpgoHandler() http.Handler {
 			}
 			return mcp.NewToolResultText(counted), nil
 		}))
-	return server.NewStreamableHTTPServer(srv, server.WithStateful(true))
+	return srv
+}
+
+// mcpgoHandler serves with mcp-go's own handler, with sessions.
+func mcpgoHandler() http.Handler {
+	return server.NewStreamableHTTPServer(mcpgoServer(), server.WithStateful(true))
 }

@@ -55,6 +55,8 @@ var (
 )
 
 var eras = map[string][]string{
+	"adapter-gosdk":   {sessions, stateless},
+	"adapter-mcpgo":   {sessions, stateless},
 	"bare":            {sessions, stateless},
 	"bare-fasthttp":   {sessions, stateless},
 	"gosdk":           {sessions},
