@@ -57,7 +57,7 @@ func newHosting(ctx context.Context, o options, config, terms map[string]string,
 type boarder struct {
 	h    *hosting
 	c    *client.Client
-	of   string // the backend
+	of   string // the backend, "" for one without serve
 	ids  int
 	pid  int // of the process that has counted last
 	n    int // how often it had
@@ -124,7 +124,10 @@ func (b *boarder) count() error {
 func (b *boarder) call(name, arguments string) (string, error) {
 	b.ids++
 	id := strconv.Itoa(b.ids)
-	a, err := b.c.SendRequest(b.h.ctx, id, "tools/call", fmt.Sprintf(`{"name":"%s__%s","arguments":%s}`, b.of, name, arguments))
+	if b.of != "" {
+		name = b.of + "__" + name
+	}
+	a, err := b.c.SendRequest(b.h.ctx, id, "tools/call", fmt.Sprintf(`{"name":"%s","arguments":%s}`, name, arguments))
 	if err != nil {
 		return "", err
 	}
@@ -141,7 +144,7 @@ func (b *boarder) call(name, arguments string) (string, error) {
 	case m.Error != nil:
 		return "", &refusedError{m.Error.Code}
 	case !m.answers(id):
-		return "", fmt.Errorf("%s of %s is answered with %d %s", name, b.of, a.Status, a.Body)
+		return "", fmt.Errorf("%s is answered with %d %s", name, a.Status, a.Body)
 	}
 	return m.text(), nil
 }

@@ -1,13 +1,9 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"os/exec"
 	"time"
 
 	"github.com/troupe-run/troupe/bench/client"
@@ -90,18 +86,18 @@ func runHosted(ctx context.Context, o options) (*hostedReport, error) {
 }
 
 func (w *hostedRun) measure() error {
-	direct, err := w.speakDirectly()
+	direct, err := w.boardDirectly()
 	if err != nil {
 		return err
 	}
-	defer direct.end()
+	defer func() { _ = direct.leave() }()
 	b, err := w.board(started)
 	if err != nil {
 		return err
 	}
 	both := []int{w.p.Running().Pid, b.keeper()}
 	for range callsInRow { // before anything counts
-		if err := errors.Join(direct.echo(), echoHosted(b)); err != nil {
+		if err := errors.Join(callEcho(direct), callEcho(b)); err != nil {
 			return err
 		}
 	}
@@ -118,10 +114,10 @@ func (w *hostedRun) measure() error {
 }
 
 // measureCalls has both make some calls, one after the other.
-func (w *hostedRun) measureCalls(direct *spoken, b *boarder, both []int) error {
+func (w *hostedRun) measureCalls(direct, b *boarder, both []int) error {
 	for range callsInRow {
 		began := time.Now()
-		if err := direct.echo(); err != nil {
+		if err := callEcho(direct); err != nil {
 			return err
 		}
 		w.direct = append(w.direct, time.Since(began))
@@ -130,7 +126,7 @@ func (w *hostedRun) measureCalls(direct *spoken, b *boarder, both []int) error {
 	keeper, _ := loadgen.Used(both[1])
 	for range callsInRow {
 		began := time.Now()
-		if err := echoHosted(b); err != nil {
+		if err := callEcho(b); err != nil {
 			return err
 		}
 		w.hosted = append(w.hosted, time.Since(began))
@@ -142,8 +138,8 @@ func (w *hostedRun) measureCalls(direct *spoken, b *boarder, both []int) error {
 	return nil
 }
 
-// echoHosted is an echo by way of serve.
-func echoHosted(b *boarder) error {
+// callEcho has a text echoed.
+func callEcho(b *boarder) error {
 	text, err := b.call("echo", `{"text":"`+echoText+`"}`)
 	if err == nil && text != echoText {
 		err = fmt.Errorf("an echo is %q", text)
@@ -155,15 +151,17 @@ func echoHosted(b *boarder) error {
 // is ready; and with none.
 func (w *hostedRun) measureStarts() error {
 	began := time.Now()
-	direct, err := w.speakDirectly()
+	direct, err := w.boardDirectly()
 	if err == nil {
-		err = direct.echo()
+		err = callEcho(direct)
 	}
 	w.cold = append(w.cold, time.Since(began))
+	if err == nil {
+		err = direct.leave()
+	}
 	if err != nil {
 		return err
 	}
-	direct.end()
 
 	began = time.Now()
 	c := client.New(w.p.URL(0), w.rt)
@@ -198,7 +196,7 @@ func (w *hostedRun) measureStarts() error {
 	}
 	b = &boarder{h: w.hosting, c: c, of: warm, ids: 10}
 	began = time.Now()
-	if err := echoHosted(b); err != nil {
+	if err := callEcho(b); err != nil {
 		return err
 	}
 	w.warm = append(w.warm, time.Since(began))
@@ -294,58 +292,8 @@ func (w *hostedRun) judge() {
 	}
 }
 
-// spoken is a backend that is spoken to directly.
-type spoken struct {
-	cmd *exec.Cmd
-	in  io.WriteCloser
-	out *bufio.Reader
-	ids int
+// boardDirectly has a backend of its own, without serve.
+func (w *hostedRun) boardDirectly() (*boarder, error) {
+	b := &boarder{h: w.hosting, c: client.New("http://direct/mcp", &client.Direct{Command: []string{w.bin, "plain"}})}
+	return b, b.c.BeginSession(w.ctx, "{}")
 }
-
-// speakDirectly starts a backend and shakes hands with it.
-func (w *hostedRun) speakDirectly() (*spoken, error) {
-	s := &spoken{cmd: exec.CommandContext(w.ctx, w.bin, "plain")}
-	s.cmd.Stderr = os.Stderr
-	out, err := s.cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if s.in, err = s.cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
-	s.out = bufio.NewReader(out)
-	if err := s.cmd.Start(); err != nil {
-		return nil, err
-	}
-	if _, err := s.ask("initialize", `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"troupe-bench","version":"1"}}`); err != nil {
-		return nil, err
-	}
-	_, err = io.WriteString(s.in, `{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n")
-	return s, err
-}
-
-// ask sends a request and reads its answer.
-func (s *spoken) ask(method, params string) (message, error) {
-	s.ids++
-	id := fmt.Sprint(s.ids)
-	if _, err := io.WriteString(s.in, client.Request(id, method, params)+"\n"); err != nil {
-		return message{}, err
-	}
-	line, err := s.out.ReadString('\n')
-	m := parse(line)
-	if err == nil && !m.answers(id) {
-		err = fmt.Errorf("%s is answered with %s", method, line)
-	}
-	return m, err
-}
-
-func (s *spoken) echo() error {
-	m, err := s.ask("tools/call", `{"name":"echo","arguments":{"text":"`+echoText+`"}}`)
-	if text := m.text(); err == nil && text != echoText {
-		err = fmt.Errorf("an echo is %q", text)
-	}
-	return err
-}
-
-// end ends the backend.
-func (s *spoken) end() { _ = errors.Join(s.in.Close(), s.cmd.Wait()) }
