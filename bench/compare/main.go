@@ -81,7 +81,7 @@ func (c *comparison) runRounds(ctx context.Context) error {
 	}
 	defer os.RemoveAll(dir)
 	fmt.Fprintln(os.Stderr, "building")
-	bins, err := buildBinaries(ctx, dir, c.scenarios)
+	bins, err := buildBinaries(ctx, dir, c.servers, c.scenarios)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/troupe-run/troupe/bench/client"
 	"github.com/troupe-run/troupe/bench/loadgen"
 	"github.com/troupe-run/troupe/bench/program"
 )
@@ -32,15 +34,23 @@ func measureServer(ctx context.Context, b binaries, v server, s scenario, length
 		return result{}, err
 	}
 	defer os.RemoveAll(dir)
-	if s.group == nodes {
-		return measureNodes(ctx, measurement{b: b, v: v, s: s, length: length}, dir)
+	r := measurement{b: b, v: v, s: s, length: length}
+	switch {
+	case s.group == nodes:
+		return measureNodes(ctx, r, dir)
+	case v.name == direct:
+		return r.measureDirect(ctx)
 	}
-	p, err := startProcess(ctx, "--listen", v.args(b, s, dir))
+	listen := "--listen"
+	if v.npm {
+		listen = "--port"
+	}
+	p, err := startProcess(ctx, listen, v.args(b, s, dir))
 	if err != nil {
 		return result{}, err
 	}
 	defer p.stop()
-	r := measurement{b: b, v: v, s: s, length: length, p: p}
+	r.p = p
 	switch s.group {
 	case sessions, rest, streams:
 		return r.measureHeld(ctx)
@@ -58,15 +68,31 @@ func measureServer(ctx context.Context, b binaries, v server, s scenario, length
 // measureCalls measures calls.
 func (r measurement) measureCalls(ctx context.Context) (result, error) {
 	more := []string{"--duration", r.length.String()}
-	if r.s.group == hosted { // its keeper is there with the first call
+	if r.s.group == hosted { // a keeper is there with the first call
 		if _, err := r.putLoad(ctx, "--duration", warmFor.String(), "--warm-up", "-1s"); err != nil {
 			return result{}, err
 		}
 		for _, child := range program.Children(r.p.pid()) {
-			more = append(more, "--pid", strconv.Itoa(child.PID))
+			if child.Name == filepath.Base(r.b.troupe) { // others are hosted
+				more = append(more, "--pid", strconv.Itoa(child.PID))
+			}
 		}
 	}
 	p, err := r.putLoad(ctx, more...)
+	if err != nil {
+		return result{}, err
+	}
+	return r.resultOf(p), nil
+}
+
+// measureDirect measures calls over the pipes of a process for each client. The clients are in this
+// process.
+func (r measurement) measureDirect(ctx context.Context) (result, error) {
+	o := loadgen.Options{URL: "http://direct/mcp", Clients: r.s.clients, Revision: r.s.revision, Size: r.s.size, Duration: r.length}
+	o.Through = func(http.RoundTripper) http.RoundTripper {
+		return &client.Direct{Command: r.v.args(r.b, r.s, "")}
+	}
+	p, err := loadgen.Run(ctx, o)
 	if err != nil {
 		return result{}, err
 	}

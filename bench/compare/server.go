@@ -19,18 +19,27 @@ type server struct {
 	bare         bool                                              // it echoes nothing
 	sessionsOnly bool                                              // it does not serve 2026-07-28
 	holds        bool                                              // it has sessions, and keeps event streams open
+	hosts        bool                                              // another server echoes: it is in the group hosted alone
+	npm          bool                                              // a program of npm, which takes its port, and not its address
 	args         func(b binaries, s scenario, dir string) []string // dir is an empty directory for what the server stores
 }
 
-// base is the server whose cost the others are multiples of.
-const base = "bare"
+const (
+	base   = "bare"   // the server whose cost the others are multiples of
+	direct = "direct" // what others host, without any of them
+)
 
 var servers = []server{
 	{name: base, bare: true, args: bareArgs(base)},
 	{name: "bare-fasthttp", bare: true, args: bareArgs("bare-fasthttp")},
 	{name: "troupe-handler", holds: true, args: peerArgs("troupe-handler")},
 	{name: "troupe-serve", holds: true, args: troupeServe},
-	{name: "troupe-hosted", args: troupeHosted},
+	{name: direct, hosts: true, args: hostedCommand},
+	{name: "troupe-hosted", hosts: true, args: troupeHosted},
+	{name: "supergateway", hosts: true, npm: true, args: supergateway},
+	{name: "mcp-proxy", hosts: true, npm: true, args: mcpProxy},
+	{name: "adapter-gosdk", hosts: true, args: peerArgs("adapter-gosdk")},
+	{name: "adapter-mcpgo", hosts: true, args: peerArgs("adapter-mcpgo")},
 	{name: "mcp-go", holds: true, args: peerArgs("mcp-go")},
 	{name: "gosdk", sessionsOnly: true, holds: true, args: peerArgs("gosdk")},
 	{name: "gosdk-fixed", sessionsOnly: true, holds: true, args: repairedArgs("gosdk")},
@@ -61,36 +70,36 @@ func troupeServe(b binaries, s scenario, dir string) []string {
 	return append(args, "--data", dir, "--config", config("unlimited.yaml"))
 }
 
+// hostedCommand is what is hosted.
+func hostedCommand(b binaries, _ scenario, _ string) []string { return []string{b.backend, "plain"} }
+
 // troupeHosted is troupe serve before test/backend, of which each session has a process.
 func troupeHosted(b binaries, _ scenario, dir string) []string {
 	// What is behind -- ends the flags, and startProcess adds one: so the command stands in a file.
 	return []string{b.troupe, "serve", "--log-level", "error", "--drain-delay", "1ms", "--keep", "1s", "--data", dir, "--config", filepath.Join(b.dir, "hosted.yaml")}
 }
 
-// peerArgs is a kind of bench/peers.
+// peerArgs is a kind of bench/peers. It stores what is kept, if it can, and answers on event streams
+// where somebody reads one.
 func peerArgs(kind string) func(binaries, scenario, string) []string {
 	return func(b binaries, s scenario, dir string) []string {
-		return append([]string{b.peers, "--kind", kind}, peerFlags(s, dir)...)
+		args := []string{b.peers, "--kind", kind}
+		if s.group != calls && s.group != sizes {
+			args = append(args, "--data", dir)
+		}
+		if s.name == "slow" {
+			args = append(args, "--streams")
+		}
+		return args
 	}
 }
 
 // repairedArgs is a kind of bench/peers, built with the SDK that package repair makes.
 func repairedArgs(kind string) func(binaries, scenario, string) []string {
 	return func(b binaries, s scenario, dir string) []string {
-		return append([]string{b.repaired, "--kind", kind}, peerFlags(s, dir)...)
+		b.peers = b.repaired
+		return peerArgs(kind)(b, s, dir)
 	}
-}
-
-// peerFlags have a server store what is kept, if it can, and answer on event streams where somebody
-// reads one.
-func peerFlags(s scenario, dir string) (flags []string) {
-	if s.group != calls && s.group != sizes {
-		flags = append(flags, "--data", dir)
-	}
-	if s.name == "slow" {
-		flags = append(flags, "--streams")
-	}
-	return flags
 }
 
 // bareArgs is a kind that answers with as many bytes as an echo would have.
@@ -108,8 +117,8 @@ func (v server) speaks(s scenario) bool {
 	case s.name == "noisy": // troupe-handler has no limits here
 		return v.holds && v.name != "troupe-handler"
 	case s.group == hosted:
-		return v.name == "troupe-hosted" || v.name == "troupe-serve" || v.name == base
-	case v.name == "troupe-hosted":
+		return v.hosts || v.holds || v.name == base
+	case v.hosts:
 		return false
 	case s.group == nodes, s.group == waiting:
 		return v.name == "troupe-serve"
@@ -127,9 +136,9 @@ type binaries struct {
 	backend                 string // what is hosted, if something is
 }
 
-// buildBinaries builds what the scenarios need into dir. Where memory is looked at, servers collect
-// when they are asked to.
-func buildBinaries(ctx context.Context, dir string, chosen []scenario) (binaries, error) {
+// buildBinaries builds what servers and scenarios need into dir. Where memory is looked at, servers
+// collect when they are asked to.
+func buildBinaries(ctx context.Context, dir string, of []server, chosen []scenario) (binaries, error) {
 	b := binaries{dir: dir, troupe: filepath.Join(dir, "troupe"), peers: filepath.Join(dir, "peers"), repaired: filepath.Join(dir, "peers-repaired")}
 	for name, text := range configurations {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
@@ -164,6 +173,11 @@ func buildBinaries(ctx context.Context, dir string, chosen []scenario) (binaries
 			return b, err
 		}
 		all = append(all, []string{"build", "-o", b.backend, "./test/backend"})
+		if slices.ContainsFunc(of, func(v server) bool { return v.npm }) {
+			if err := installGateways(ctx, dir); err != nil {
+				return b, err
+			}
+		}
 	}
 	if slices.ContainsFunc(chosen, func(s scenario) bool { return s.group == nodes }) {
 		b.lab = filepath.Join(dir, "lab")
