@@ -80,3 +80,25 @@ func BenchmarkResultHead(b *testing.B) {
 		})
 	}
 }
+
+// TestOutcomeFor reads what a task has stored: with the bytes that came, but for structured content of a form that a revision does not know.
+func TestOutcomeFor(t *testing.T) {
+	t.Parallel()
+	const blocks = `"content":[{"text":"one","type":"text","own":1.0},{"type":"novel","of":[1,2]}]`
+	for _, tt := range []struct {
+		revision    mcp.Revision
+		value, want string
+	}{
+		{mcp.Revision20251125, `{"z":{"b":1e2},` + blocks + `,"_meta":{"x":1}}`, `{"z":{"b":1e2},` + blocks + `,"_meta":{"x":1}}`},
+		{mcp.Revision20251125, `{"resultType":"complete",` + blocks + `,"more":null}`, `{` + blocks + `,"more":null}`},
+		{mcp.Revision20260728, `{"resultType":"complete",` + blocks + `,"structuredContent":[1]}`, `{` + blocks + `,"structuredContent":[1]}`},
+		{mcp.Revision20251125, `{"structuredContent":[1],"content":[]}`, `{"content":[{"type":"text","text":"[1]"}]}`},
+	} {
+		if got, err := outcomeFor([]byte(tt.value), tt.revision); err != nil || string(got) != tt.want {
+			t.Errorf("%s: %s is %s, %v", tt.revision, tt.value, got, err)
+		}
+	}
+	if got, err := outcomeFor([]byte(`{"content":1}`), mcp.Latest); err == nil {
+		t.Errorf("got %s", got)
+	}
+}

@@ -497,20 +497,29 @@ func taskMeta(meta []byte) (json.RawMessage, error) {
 	return codec.Marshal(all)
 }
 
+// outcomeFor is the result of a tool that a task has stored, without its type, for a reader of the revision: with the bytes that the tool gave it, unless the
+// revision says something in another way.
+func outcomeFor(value []byte, r mcp.Revision) (json.RawMessage, error) {
+	var x mcp.CallToolResult
+	if err := codec.Unmarshal(value, &x); err != nil {
+		return nil, err
+	}
+	x.ResultType = ""
+	if y := protocol.CallResultFor(&x, r); y != &x {
+		return codec.Marshal(y)
+	}
+	return hosting.Without(value, "resultType"), nil
+}
+
 // detailedTask is a task as a reader of the extension sees it, with its result.
 func detailedTask(t worker.Snapshot, r mcp.Revision) (protocol.DetailedTask, error) {
 	var result json.RawMessage
 	if t.Record.Status(r) == mcp.TaskCompleted {
-		var x mcp.CallToolResult
-		if err := codec.Unmarshal(t.Record.Outcome.Value, &x); err != nil {
+		own, err := outcomeFor(t.Record.Outcome.Value, r)
+		if err != nil {
 			return protocol.DetailedTask{}, err
 		}
-		y := *protocol.CallResultFor(&x, r)
-		y.ResultType = mcp.ResultComplete
-		var err error
-		if result, err = codec.Marshal(&y); err != nil {
-			return protocol.DetailedTask{}, err
-		}
+		result = hosting.WithMember(own, "resultType", mcp.Raw(mcp.ResultComplete))
 	}
 	return t.Record.DetailedTask(t.Key.ID, r, result), nil
 }

@@ -506,19 +506,20 @@ func (s *serviceTasks) awaitTask(ctx context.Context, made worker.Snapshot, d ti
 func (s *serviceTasks) appendOutcome(call *Call, t worker.Snapshot, related bool, dst []byte) ([]byte, int, *mcp.Error) {
 	switch o := t.Record.Outcome; o.Kind {
 	case task.Done, task.ToolError:
-		var x mcp.CallToolResult
-		err := codec.Unmarshal(o.Value, &x)
+		result, err := outcomeFor(o.Value, call.revision())
 		if related {
-			x.Meta = relatedTask(x.Meta, t.Key.ID)
+			meta := mcp.Object(codec.Optional(result, "_meta")).With(mcp.MetaRelatedTask, mcp.Raw(protocol.RelatedTask{TaskID: t.Key.ID}))
+			result = json.RawMessage(mcp.Object(result).With("_meta", json.RawMessage(meta)))
 		}
 		if err == nil {
-			dst, err = call.svc.tools.appendToolResult(dst, call, &x)
+			dst, err = call.svc.methods.appendResult(dst, call, result)
 		}
 		if err != nil {
 			return nil, 0, s.internalError("the result of a task", err)
 		}
+		call.faulty = o.Kind == task.ToolError
 		code := 0
-		if o.Kind == task.ToolError {
+		if call.faulty {
 			code = 1
 		}
 		return dst, code, nil
