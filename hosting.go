@@ -734,7 +734,12 @@ type hostedUpdate struct {
 }
 
 // Known notes what the lists are, of which nobody is told.
-func (s hostedNews) Known() { s.srv.mount.noteLists() }
+func (s hostedNews) Known() {
+	s.srv.mount.noteLists()
+	if h := s.now(); h != nil && s.rt.learnAtStart {
+		hosting.Begin(h)
+	}
+}
 
 // Changed announces that lists of a backend are no longer what they were.
 func (s hostedNews) Changed(lists []listing.Of) {

@@ -536,4 +536,7 @@ type HostingOptions struct {
 	// LearnWait is how long a request waits for the lists of a backend of which nothing is known yet, before it is answered without
 	// that backend. 0 means 5 seconds.
 	LearnWait time.Duration
+	// LearnAtStart begins an instance of each backend of which nothing is known yet as soon as its server is mounted, and has it say what it
+	// lists. Otherwise the first client begins one.
+	LearnAtStart bool
 }

@@ -144,7 +144,7 @@ func New(o Options) (*Runtime, error) {
 	limits.Fill(&work, &o)
 	rt.tasks = worker.NewPool(work)
 	rt.operations.startProcess()
-	rt.backends, rt.learnWait = newBackends(rt), rt.opts.Hosting.LearnWait
+	rt.backends, rt.learnWait, rt.learnAtStart = newBackends(rt), rt.opts.Hosting.LearnWait, rt.opts.Hosting.LearnAtStart
 	rt.news.startWith(rt)
 	if m := node.Mail(); m != nil {
 		m.Says(rt.operations.process.Load)

@@ -56,6 +56,7 @@ type shared struct {
 	takesAnybody   bool // or it may be that nobody does
 	backends       *hosting.Node
 	learnWait      time.Duration          // Options.Hosting.LearnWait
+	learnAtStart   bool                   // Options.Hosting.LearnAtStart
 	crowd          bool                   // those of whom nobody says who they are may be several, wherever they come from
 	taskMax        time.Duration          // Options.Store.TaskMax
 	redact         func(*LogMessage) bool // Options.Redact

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -80,6 +81,24 @@ func TestHostedIsWhatItSays(t *testing.T) {
 	// What came beside the answers is the same, but for roots, which are never asked of the client.
 	if got, want := besides(g.beside, "elicitation/create", "sampling/createMessage"), besides(d.beside, "elicitation/create", "sampling/createMessage"); got != want {
 		t.Errorf("the client was asked\n%s\nwant\n%s", got, want)
+	}
+}
+
+// TestHostedSaysWhatItLists hosts a backend to which no client comes: the log says what it lists, and the next serve knows that without a process.
+func TestHostedSaysWhatItLists(t *testing.T) {
+	t.Parallel()
+	s := newStranger(t)
+	args := append([]string{"--data", t.TempDir()}, s.command("plain")...)
+	p := hostOn(t, args...)
+	if said := p.await(t, `a backend has said what it lists" .*tools=(\d+)`)[1]; said == "0" {
+		t.Error("it lists no tools")
+	}
+	p.signal(t, syscall.SIGTERM)
+	p.exit(t)
+	p = hostOn(t, args...)
+	arrive(t, p, "2025-11-25", "{}")
+	if log := p.stderr.String(); strings.Contains(log, "is asked what it lists") {
+		t.Errorf("serve has asked again:\n%s", log)
 	}
 }
 

@@ -152,6 +152,7 @@ func (s *settings) serveHTTP(ctx context.Context, cmd *cobra.Command, hangups <-
 	procs.Spread(running)
 
 	o := s.options()
+	o.Hosting.LearnAtStart = true // its user finds in the log whether a command starts, and clients find its lists
 	o.Shared.MaxMemory = cmp.Or(o.Shared.MaxMemory, memory.Available())
 	memory.Keep(o.Shared.MaxMemory)
 	tuneGC(ctx, o.Shared.MaxMemory)

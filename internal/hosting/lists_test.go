@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
@@ -329,6 +330,35 @@ func TestLearn(t *testing.T) {
 		learn(0)
 		if _, ok := s.Find(callerOf("s"), listing.Tools, "slow__echo"); !ok || starts != 1 {
 			t.Errorf("found: %v, after %d starts", ok, starts)
+		}
+	})
+}
+
+// TestBegin asks a backend what it lists before anybody has come, once, if nothing is known of it.
+func TestBegin(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		var asked []string
+		f := &fake{}
+		f.learn = func(_ context.Context, name string) (*backend.Catalogue, error) {
+			asked = append(asked, name)
+			time.Sleep(10 * time.Second)
+			return toolsOf("echo"), nil
+		}
+		f.set("known", toolsOf("echo"))
+		s := serve(f, hosting.Backend{Name: "known"}, hosting.Backend{Name: "slow"})
+		for range 3 {
+			began := time.Now()
+			hosting.Begin(s)
+			if took := time.Since(began); took != 0 {
+				t.Errorf("waited for %v", took)
+			}
+			synctest.Wait()
+		}
+		time.Sleep(6 * time.Second)
+		s.Learn(t.Context(), callerOf("s")) // waits for the same
+		hosting.Begin(s)
+		if _, ok := s.Find(callerOf("s"), listing.Tools, "slow__echo"); !ok || !slices.Equal(asked, []string{"slow"}) {
+			t.Errorf("found: %v, after %q were asked", ok, asked)
 		}
 	})
 }

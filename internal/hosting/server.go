@@ -9,6 +9,7 @@ import (
 
 	"github.com/troupe-run/troupe/host"
 	"github.com/troupe-run/troupe/internal/backend"
+	"github.com/troupe-run/troupe/internal/backend/listing"
 	"github.com/troupe-run/troupe/internal/backend/naming"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -136,6 +137,17 @@ func (s *Server) Learn(ctx context.Context, c *Caller) {
 	}
 }
 
+// Begin has backends of which nothing is known begin to say what they list, though nobody has asked yet. It does not wait.
+func Begin(s *Server) {
+	c := &Caller{Caller: backend.Caller{Alone: true}}
+	for _, m := range *s.now.Load() {
+		if _, known := s.backends.Catalogue(m.Key, c.Caller); !known && time.Now().UnixNano() >= m.quiet.Load() {
+			m.log.Info("a backend is asked what it lists", "backend", m.Key)
+			m.learn(s.backends, c, s.wait)
+		}
+	}
+}
+
 // learn has the backend say what it lists, once for all who ask at the same time. It goes on when those who ask have given up.
 func (m *mounted) learn(b Backends, c *Caller, wait time.Duration) <-chan struct{} {
 	m.mu.Lock()
@@ -149,9 +161,13 @@ func (m *mounted) learn(b Backends, c *Caller, wait time.Duration) <-chan struct
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), max(m.Options.Pool.StartTimeout, wait))
 		defer cancel()
-		if _, err := b.Learn(ctx, m.Key, caller); err != nil {
+		has, err := b.Learn(ctx, m.Key, caller)
+		if err != nil {
 			m.log.Debug("a backend does not say what it lists", "backend", m.Key, "error", err)
 			m.quiet.Store(time.Now().Add(wait).UnixNano())
+		} else {
+			n := func(of listing.Of) int { return len(has.Items[of]) }
+			m.log.Info("a backend has said what it lists", "backend", m.Key, "tools", n(listing.Tools), "prompts", n(listing.Prompts), "resources", n(listing.Resources))
 		}
 		m.mu.Lock()
 		m.learning = nil
