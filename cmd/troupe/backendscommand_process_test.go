@@ -107,9 +107,10 @@ func TestBackendsAreRestarted(t *testing.T) {
 	s := newStranger(t)
 	dir := t.TempDir()
 	p := hostOn(t, append([]string{"--data", dir}, s.command("plain")...)...)
+	p.await(t, "a backend has said what it lists")
 	list := backends(t, dir, 0, "ls")
 	name := strings.Fields(strings.Split(list, "\n")[1])[0]
-	if !strings.Contains(list, " stopped ") {
+	if !strings.Contains(list, " running ") || !strings.Contains(list, " 1/0/256 ") {
 		t.Errorf("before anybody comes the list is\n%s", list)
 	}
 	follower := exec.Command(binary(t), "backends", "--data", dir, "logs", name, "-f")
