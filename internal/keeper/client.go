@@ -14,6 +14,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/troupe-run/troupe/internal/rawio"
 )
 
 // Errors of a connection to a keeper.
@@ -125,7 +127,7 @@ func (c *Client) greet(ctx context.Context, conn net.Conn) (*bufio.Reader, error
 	if err != nil {
 		return nil, sayHungUp(err)
 	}
-	r := bufio.NewReaderSize(conn, 64<<10)
+	r := bufio.NewReaderSize(rawio.Of(conn), 64<<10)
 	f, err := readFrame(r)
 	if err != nil {
 		return nil, sayHungUp(err)

@@ -11,6 +11,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/troupe-run/troupe/internal/rawio"
 )
 
 // A peer is a connection to who uses an engine. The engine's mutex guards it.
@@ -75,7 +77,7 @@ func (p *peer) refuse(request uint64, k kind, err error) {
 // serve speaks to one connection until it ends. It returns why.
 func (e *engine) serve(conn net.Conn) error {
 	defer func() { _ = conn.Close() }()
-	r := bufio.NewReaderSize(conn, 64<<10)
+	r := bufio.NewReaderSize(rawio.Of(conn), 64<<10)
 	p, err := e.greet(conn, r)
 	if err != nil {
 		return err

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"sync"
 	"syscall"
+
+	"github.com/troupe-run/troupe/internal/rawio"
 )
 
 // writeNow writes what the system takes at once, and returns how much that is. An error is for who waits for the rest: it gets the same one again.
 func writeNow(fd uintptr, text []byte) int {
-	n, _ := syscall.Write(int(fd), text)
+	n, _ := rawio.WritePipe(fd, text)
 	return max(n, 0)
 }
 
@@ -24,7 +26,7 @@ func readPiece(raw syscall.RawConn, take func([]byte)) error {
 	err := raw.Read(func(fd uintptr) bool {
 		buffer = pieces.Get().(*[64 << 10]byte)
 		for {
-			if n, failure = syscall.Read(int(fd), buffer[:]); !errors.Is(failure, syscall.EINTR) {
+			if n, failure = rawio.ReadPipe(fd, buffer[:]); !errors.Is(failure, syscall.EINTR) {
 				break
 			}
 		}

@@ -31,6 +31,7 @@ type LastAccount struct {
 // goroutine closes the connection, after it has looked once more.
 type Conn struct {
 	net.Conn
+	direct   io.ReadWriter // of the same
 	listener *Listener
 	from     netip.Addr // the address that it counts for; the zero Addr is none
 	room     roomState  // what says whether it can be closed to make room
@@ -128,7 +129,7 @@ func (g *Conn) Read(p []byte) (int, error) {
 	if g.over.Load() {
 		return 0, errFraming
 	}
-	n, err := g.Conn.Read(p)
+	n, err := g.direct.Read(p)
 	n, err, fault := g.judgeRead(p, n, err)
 	switch fault {
 	case errLateHeader:

@@ -20,7 +20,7 @@ func TestIdleConnThatIsNeeded(t *testing.T) {
 		"the server sets it off": func(g *Conn) { g.closeIfIdle(false); _ = g.SetReadDeadline(time.Time{}); g.SetIdle(false) },
 	} {
 		server, peer := net.Pipe()
-		g := &Conn{Conn: server, listener: &Listener{}, idle: true}
+		g := &Conn{Conn: server, direct: server, listener: &Listener{}, idle: true}
 		use(g)
 		go func() { _, _ = peer.Write([]byte("x")) }()
 		if n, err := g.Read(make([]byte, 1)); n != 1 || err != nil {
@@ -29,14 +29,14 @@ func TestIdleConnThatIsNeeded(t *testing.T) {
 		_, _ = server.Close(), peer.Close()
 	}
 	server, _ := net.Pipe()
-	g := &Conn{Conn: server, listener: &Listener{}, idle: true}
+	g := &Conn{Conn: server, direct: server, listener: &Listener{}, idle: true}
 	g.closeIfIdle(false)
 	_ = g.SetReadDeadline(time.Now().Add(-time.Second)) // the server's own, while the connection must close
 	g.SetIdle(false)
 	if _, err := g.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("beyond the server's own deadline: %v", err)
 	}
-	g = &Conn{Conn: server, listener: &Listener{}, idle: true}
+	g = &Conn{Conn: server, direct: server, listener: &Listener{}, idle: true}
 	g.closeIfIdle(false)
 	if _, err := g.Read(make([]byte, 1)); err != io.EOF {
 		t.Errorf("nothing came: %v, want its end", err)
@@ -48,7 +48,7 @@ func TestNewConnIsSpared(t *testing.T) {
 	t.Parallel()
 	for _, spared := range []bool{true, false} {
 		server, peer := net.Pipe()
-		g := &Conn{Conn: server, listener: &Listener{}, idle: true, header: true}
+		g := &Conn{Conn: server, direct: server, listener: &Listener{}, idle: true, header: true}
 		if g.closeIfIdle(spared); g.closing == spared {
 			t.Errorf("spared: %v, and the new connection is asked to close: %v", spared, g.closing)
 		}

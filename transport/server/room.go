@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/rawio"
 )
 
 // roomState says whether a connection can be closed to make room for another one, and which of several should be.
@@ -86,7 +87,7 @@ func (d *Listener) letIn(c net.Conn) (g *Conn, from netip.Addr, limit *limits.Ro
 
 // addConn adds c to the connections of the listener. mu is held.
 func (d *Listener) addConn(c net.Conn, from netip.Addr) *Conn {
-	g := &Conn{Conn: c, listener: d, from: from, idle: true, header: true}
+	g := &Conn{Conn: c, direct: rawio.Of(c), listener: d, from: from, idle: true, header: true}
 	g.room.noteRequest(d)
 	boundBuffers(c)
 	d.conns[g] = struct{}{}

@@ -26,7 +26,7 @@ func (g *Conn) writeInTime(p []byte) (int, error) {
 	d := g.listener
 	limit := int64(d.patience)
 	if limit <= 0 {
-		return g.Conn.Write(p)
+		return g.direct.Write(p)
 	}
 	w, now := &g.writes, d.now()
 	w.since.Store(now)
@@ -36,7 +36,7 @@ func (g *Conn) writeInTime(p []byte) (int, error) {
 		_ = g.Conn.SetWriteDeadline(time.Now().Add(d.patience))
 	}
 	w.mu.Unlock()
-	n, err := g.Conn.Write(p)
+	n, err := g.direct.Write(p)
 	w.since.Store(0)
 	if err != nil && errors.Is(err, os.ErrDeadlineExceeded) {
 		dropUnsent(g.Conn)
