@@ -15,18 +15,23 @@ import (
 type conn struct {
 	net.Conn
 	raw syscall.RawConn
-	in  op
-	out op
 }
 
-// An op is a read or a write. What it is about stands here, so that its function is made once, for all.
+// An op is a read or a write under way.
 type op struct {
-	mu  sync.Mutex // guards the rest, and makes one wait for the other
-	try func(fd uintptr) (over bool)
 	p   []byte
 	n   int
 	err error
+
+	receives, sends func(fd uintptr) (over bool) // its methods, made once
 }
+
+// ops are used again, so that a connection at rest has none.
+var ops = sync.Pool{New: func() any {
+	o := new(op)
+	o.receives, o.sends = o.receive, o.send
+	return o
+}}
 
 // Of returns what reads and writes c, as [net.Conn] does it: in a goroutine for each direction at least, until the
 // deadlines of c. It returns c where that is no connection of package net itself: one that has such a connection in it may
@@ -42,9 +47,7 @@ func Of(c net.Conn) io.ReadWriter {
 	if raw == nil {
 		return c
 	}
-	d := &conn{Conn: c, raw: raw}
-	d.in.try, d.out.try = d.in.receive, d.out.send
-	return d
+	return &conn{Conn: c, raw: raw}
 }
 
 // Read implements [io.Reader].
@@ -52,7 +55,9 @@ func (c *conn) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	n, err := c.in.do(p, c.raw.Read)
+	o := ops.Get().(*op)
+	o.p = p
+	n, err := o.end(c.raw.Read(o.receives))
 	switch {
 	case err != nil:
 		return 0, c.errorOf("read", err)
@@ -64,7 +69,9 @@ func (c *conn) Read(p []byte) (int, error) {
 
 // Write implements [io.Writer].
 func (c *conn) Write(p []byte) (int, error) {
-	n, err := c.out.do(p, c.raw.Write)
+	o := ops.Get().(*op)
+	o.p = p
+	n, err := o.end(c.raw.Write(o.sends))
 	if err != nil {
 		return n, c.errorOf("write", err)
 	}
@@ -82,16 +89,15 @@ func (c *conn) errorOf(what string, err error) error {
 	return &net.OpError{Op: what, Net: c.LocalAddr().Network(), Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: err}
 }
 
-// do tries until it is over, and has wait say when to try.
-func (o *op) do(p []byte, wait func(func(uintptr) bool) error) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.p, o.n, o.err = p, 0, nil
-	err := wait(o.try)
-	if o.p = nil; err == nil {
+// end returns what has come of an op, of which the poller says why it gave up. The op is another one's then.
+func (o *op) end(gaveUp error) (n int, err error) {
+	n, err = o.n, gaveUp
+	if err == nil {
 		err = o.err
 	}
-	return o.n, err
+	o.p, o.n, o.err = nil, 0, nil
+	ops.Put(o)
+	return n, err
 }
 
 // receive takes what has come.
