@@ -214,15 +214,15 @@ func (w *world) kill(rest time.Duration, between func(), of ...*place) {
 	w.restart(rest, of...)
 }
 
-// restart starts the next processes of nodes after a while.
+// restart starts the next processes of nodes after a while, where no fault has put one in place meanwhile.
 func (w *world) restart(rest time.Duration, of ...*place) {
 	time.Sleep(rest)
 	for _, pl := range of {
 		w.mu.Lock()
 		pl.pending--
-		last := pl.pending == 0
+		due := pl.pending == 0 && pl.cur == nil
 		w.mu.Unlock()
-		if last { // otherwise a later fault starts it
+		if due { // otherwise a later fault starts it
 			w.start(pl)
 		}
 	}
