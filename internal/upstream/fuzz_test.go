@@ -86,7 +86,7 @@ func FuzzHandshake(f *testing.F) {
 			}
 			return Response{Kind: kindOf(raw), Result: raw}
 		}
-		probing, initializing := false, false
+		probing, waited, initializing := false, false, false
 		m := h.begin()
 		for step := 0; ; step++ {
 			if step > 12 {
@@ -105,7 +105,7 @@ func FuzzHandshake(f *testing.F) {
 				if probing {
 					t.Fatal("two probes at once")
 				}
-				probing = true
+				probing, waited = true, false
 			case m.initialize != 0:
 				if initializing || m.initialize.Stateless() {
 					t.Fatalf("initialize with %v", m.initialize)
@@ -120,7 +120,8 @@ func FuzzHandshake(f *testing.F) {
 				continue
 			}
 			switch {
-			case probing && order&1 != 0 && !initializing:
+			case probing && order&1 != 0 && !initializing && !waited:
+				waited = true // a timer tells of the silence, once for each probe
 				m = h.silent()
 			case probing && (order&2 != 0 || !initializing):
 				probing = false
