@@ -27,7 +27,7 @@ func BenchmarkTakeover(b *testing.B) {
 		b.Run(fmt.Sprintf("appends=%d", events), func(b *testing.B) {
 			dir := b.TempDir()
 			serve := func(dir string) *kit.Client {
-				rt, err := troupe.New(troupe.Options{Dir: dir, Limits: troupe.Limits{LogRate: -1}})
+				rt, err := troupe.New(troupe.Options{Dir: dir, Limits: troupe.Limits{LogRate: -1}, Store: troupe.StoreOptions{NoSocket: true}}) // its directory is copied
 				if err != nil {
 					b.Fatal(err)
 				}
