@@ -32,7 +32,7 @@ var imageEnv = []string{
 }
 
 // newImage makes the image for one processor: a layer with what every such image has, and one with the program. An OCI image has no
-// health check, which is Docker's alone: docs/serve.md says how to ask `troupe health`.
+// health check, which is Docker's alone: docs/deploy.md says how to ask `troupe health`.
 func newImage(src source, version string, p program, files tree) (v1.Image, error) {
 	roots, err := authorities()
 	if err != nil {
@@ -95,7 +95,7 @@ func labels(src source, version string) map[string]string {
 	const prefix, home = "org.opencontainers.image.", "https://github.com/troupe-run/troupe"
 	return map[string]string{
 		prefix + "title": "troupe", prefix + "description": "MCP server whose sessions, streams and calls survive restarts", prefix + "vendor": "The Troupe Authors",
-		prefix + "licenses": "Apache-2.0", prefix + "url": home, prefix + "source": home, prefix + "documentation": home + "/blob/main/docs/serve.md",
+		prefix + "licenses": "Apache-2.0", prefix + "url": home, prefix + "source": home, prefix + "documentation": home + "/blob/main/docs/deploy.md",
 		prefix + "version": strings.TrimPrefix(version, "v"), prefix + "revision": src.commit, prefix + "created": src.time.Format(time.RFC3339),
 	}
 }
