@@ -34,6 +34,9 @@ func TestMain(m *testing.M) {
 			}
 			_ = mk.serve(context.Background(), os.Stdin, os.Stdout)
 			os.Exit(0)
+		case "repeats":
+			_ = (&maker{handle: repeats}).serve(context.Background(), os.Stdin, os.Stdout)
+			os.Exit(0)
 		case "ends its keeper": // when its first process is to initialize
 			if os.Mkdir(os.Args[2], 0o700) == nil {
 				for d := json.NewDecoder(os.Stdin); ; {

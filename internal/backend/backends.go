@@ -236,13 +236,13 @@ func (b *Backends) Call(ctx context.Context, name string, c Caller, q Request) (
 		}
 		f, _ := errors.AsType[*upstream.Failure](err)
 		if ctx.Err() != nil || f == nil || try == mostTries || !mayTryAgain(f, q.Safe) || l.in.isNobodys() {
-			if err = failed(ctx, name, err, l.in.lastWords(f)); errors.Is(err, upstream.ErrUnsent) {
+			if err = l.in.failed(ctx, err); errors.Is(err, upstream.ErrUnsent) {
 				err = cmp.Or(lost, err)
 			}
 			return upstream.Response{}, err
 		}
 		if f.Outcome == upstream.Lost {
-			lost = failed(ctx, name, err, "")
+			lost = failed(name, err)
 		}
 		q.Begun = nil // what was begun is lost with its instance
 	}
@@ -261,7 +261,7 @@ func joinLeft(ctx context.Context, b *Backends, name string, c *Caller, q *Reque
 		}
 	}
 	if left == nil {
-		return upstream.Response{}, &Error{Backend: name, Reason: string(upstream.ReasonEnded), Ran: true, Text: "its instance was lost", Err: &upstream.Failure{Why: upstream.ReasonEnded, Outcome: upstream.Lost}}
+		return upstream.Response{}, failed(name, &upstream.Failure{Why: upstream.ReasonEnded, Text: "its instance was lost"})
 	}
 	r, err := left.join(ctx, q)
 	if err != nil || q.Follow == nil {

@@ -1,9 +1,7 @@
 package backend
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/troupe-run/troupe/internal/backend/pool"
@@ -18,7 +16,7 @@ type Error struct {
 	Reason string
 	// Ran is false if it is certain that the backend did nothing, and true if nobody knows.
 	Ran bool
-	// Text says what happened, for the client. It has no secrets, and the backend's last words where they may help.
+	// Text says what happened, for the client. It has no secrets, and the last words of a backend that did not start.
 	Text string
 	// After is when it may help to come again, 0 where that is not known.
 	After time.Duration
@@ -79,18 +77,15 @@ func unknownLeft(name string, err error) *Error {
 	return &Error{Backend: name, Reason: string(noStore), Text: err.Error(), After: time.Second, Err: err}
 }
 
-// failed is the error of a call that was handed to an instance, or was about to be.
-func failed(ctx context.Context, name string, err error, last string) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
+// failed is the error of a call of a backend that failed with err.
+func failed(name string, err error) *Error {
 	f, ok := errors.AsType[*upstream.Failure](err)
 	if !ok {
-		return &Error{Backend: name, Reason: string(upstream.ReasonEnded), Ran: true, Text: err.Error(), Err: err}
+		f = &upstream.Failure{Why: upstream.ReasonEnded, Text: err.Error(), Err: err}
 	}
 	text := f.Text
-	if last != "" {
-		text = fmt.Sprintf("%s: %s", text, last)
+	if f.Wire().Code == mcp.CodeCallLost {
+		text += "; whether the call took effect is unknown"
 	}
 	return &Error{Backend: name, Reason: string(f.Why), Ran: f.Outcome == upstream.Lost, Text: text, After: f.After, Err: f}
 }

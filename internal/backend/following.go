@@ -50,8 +50,7 @@ func followLeft(ctx context.Context, b *Backends, in *instance, c *Caller, q *Re
 	q.told, q.Begun = c.told(&in.of.Options), &answer
 	r, err := b.callOn(ctx, l, q)
 	if err != nil {
-		f, _ := errors.AsType[*upstream.Failure](err)
-		return upstream.Response{}, failed(ctx, in.of.Name, err, in.lastWords(f))
+		return upstream.Response{}, in.failed(ctx, err)
 	}
 	return r, nil
 }

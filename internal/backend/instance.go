@@ -39,7 +39,7 @@ type instance struct {
 	link   func()                         // ends what else the link has, nil for nothing
 	lists  chan struct{}                  // closed once it has listed, or could not
 	gone   chan struct{}                  // closed once it has ended
-	words  string                         // how, once it is gone
+	parted parting                        // how, once it is gone
 	served atomic.Bool                    // it was given to a call
 	stale  [4]atomic.Bool                 // lists that it has said have changed
 	wake   chan struct{}                  // that one has
@@ -361,16 +361,37 @@ func (in *instance) ping() {
 	}
 }
 
-// wordsWait bounds how long the end of an instance is waited for, to say how it ended.
-const wordsWait = 2 * time.Second
+// A parting is how an instance ended.
+type parting struct {
+	status string // of its process, which clients may know
+	// words say why, the status, and what the process wrote last. They are for operators, unless the instance has served nobody: a process
+	// may write what one client has asked, and another one must not read it.
+	words string
+}
 
-// lastWords says how an instance ended whose end a call has failed with.
-func (in *instance) lastWords(f *upstream.Failure) string {
-	if f == nil || f.Why != upstream.ReasonEnded {
+// statusWait bounds how long the end of an instance is waited for, to say how its process ended.
+const statusWait = 2 * time.Second
+
+// statusAfter says how the process of an instance ended whose end a call has failed with.
+func (in *instance) statusAfter(f *upstream.Failure) string {
+	if f.Why != upstream.ReasonEnded || !waits(in.b.c.Clock, in.gone, statusWait) {
 		return ""
 	}
-	if !waits(in.b.c.Clock, in.gone, wordsWait) {
-		return ""
+	return in.parted.status
+}
+
+// failed is the error of a call that was handed to the instance, or was about to be.
+func (in *instance) failed(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
-	return in.words
+	f, ok := errors.AsType[*upstream.Failure](err)
+	if !ok {
+		return failed(in.of.Name, err)
+	}
+	of := *f
+	if status := in.statusAfter(f); status != "" {
+		of.Text += ": " + status
+	}
+	return failed(in.of.Name, &of)
 }

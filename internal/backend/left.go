@@ -136,8 +136,7 @@ func (c *leftCall) join(ctx context.Context, q *Request) (upstream.Response, err
 		return upstream.Response{}, context.Cause(ctx)
 	}
 	if c.err != nil {
-		f, _ := errors.AsType[*upstream.Failure](c.err)
-		return upstream.Response{}, failed(ctx, c.in.of.Name, c.err, c.in.lastWords(f))
+		return upstream.Response{}, c.in.failed(ctx, c.err)
 	}
 	return c.response, nil
 }

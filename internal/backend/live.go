@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -88,16 +89,16 @@ func (in lifetime) leave(why error, began bool) {
 		in.b.tell(&hasBroken{in.instance, why})
 	}
 	reason, process := pool.Reason(reasonOf(why)), in.proc.Load()
-	in.words = in.of.mask(in.close(why))
+	in.parted = in.close(why)
 	in.logEnd(why, process, began)
 	in.noteEnd(why, process, began)
 	switch {
 	case began:
-		in.b.tell(&hasEnded{in.instance, in.words, reason})
+		in.b.tell(&hasEnded{in.instance, in.parted.status, reason})
 	case reason == pool.Exited:
-		in.b.tell(&didNotStart{in.instance, in.words, pool.FailedTo})
+		in.b.tell(&didNotStart{in.instance, in.parted.words, pool.FailedTo})
 	default:
-		in.b.tell(&didNotStart{in.instance, in.words, reason})
+		in.b.tell(&didNotStart{in.instance, in.parted.words, reason})
 	}
 	close(in.gone)
 }
@@ -117,8 +118,8 @@ func (in lifetime) logEnd(why error, process *keeper.Process, began bool) {
 		level, text = slog.LevelWarn, "an instance of a backend has not started"
 	}
 	attrs := []any{"reason", string(reason), "after", in.b.c.Clock.Now().Sub(in.began).String()}
-	if in.words != "" {
-		attrs = append(attrs, "status", in.words)
+	if words := in.parted.words; words != "" {
+		attrs = append(attrs, "status", words)
 	}
 	if cause := in.causeOf(why); cause != "" {
 		attrs = append(attrs, "cause", cause)
@@ -155,7 +156,7 @@ func (in lifetime) noteEnd(why error, process *keeper.Process, began bool) {
 		return
 	}
 	now := in.b.c.Clock.Now()
-	e := journal.End{At: now, Reason: string(reason), Lived: now.Sub(in.began), Status: strings.Trim(in.words+"; "+in.causeOf(why), "; "), Failed: failures[reason]}
+	e := journal.End{At: now, Reason: string(reason), Lived: now.Sub(in.began), Status: joined(in.parted.words, in.causeOf(why)), Failed: failures[reason]}
 	if process != nil {
 		e.PID = process.PID()
 	}
@@ -370,7 +371,7 @@ func orEOF(err error) error {
 }
 
 // close ends the instance, or leaves it to the next process, and says how it ended.
-func (in lifetime) close(why error) (detail string) {
+func (in lifetime) close(why error) parting {
 	ending := context.WithoutCancel(in.life)
 	x := in.place.end()
 	kept := errors.Is(why, errKept) || errors.Is(why, errMoved) && in.place.stores.Load() != nil
@@ -394,11 +395,12 @@ func (in lifetime) close(why error) (detail string) {
 		in.conn.Close(ctx)
 	}
 	if kept {
-		return ""
+		return parting{}
 	}
-	detail = in.end(reasonOf(why))
+	status, wrote := in.end(reasonOf(why))
+	p := parting{status: in.of.mask(status), words: in.of.mask(joined(status, wrote))}
 	if stopping := (errStopping{}); errors.As(why, &stopping) || errors.Is(why, context.Canceled) {
-		return detail
+		return p
 	}
 	text := strings.TrimPrefix(why.Error(), keeper.ErrStart.Error()+": ")
 	if f, ok := errors.AsType[*upstream.Failure](why); ok {
@@ -409,26 +411,32 @@ func (in lifetime) close(why error) (detail string) {
 			text += ": " + refusal.Message
 		}
 	}
-	return strings.Trim(text+"; "+detail, "; ")
+	p.words = in.of.mask(joined(text, status, wrote))
+	return p
 }
 
-// end ends what the link of the instance leads to, all that it has started included, and says how.
-func (in lifetime) end(why string) string {
+// joined are the texts that are not empty, in one.
+func joined(texts ...string) string {
+	return strings.Join(slices.DeleteFunc(texts, func(text string) bool { return text == "" }), "; ")
+}
+
+// end ends what the link of the instance leads to, all that it has started included. It returns how that ended, and what it wrote last.
+func (in lifetime) end(why string) (status, wrote string) {
 	if in.link != nil {
 		in.link()
 		in.link = nil
 	}
 	p := in.proc.Swap(nil)
 	if p == nil {
-		return ""
+		return "", ""
 	}
 	defer in.b.stderr.forget(p.ID())
-	status, err := p.Stop(context.WithoutCancel(in.life), why)
+	ended, err := p.Stop(context.WithoutCancel(in.life), why)
 	p.Forget()
 	if err != nil {
-		return "how it ended is unknown: " + err.Error()
+		return "how it ended is unknown: " + err.Error(), ""
 	}
-	return describe(status)
+	return ended.String(), lastLines(ended)
 }
 
 // restarted is why a process ends that was spoken to in the wrong era.
@@ -441,13 +449,12 @@ func reasonOf(why error) string {
 	return string(pool.Exited)
 }
 
-// describe says how a process ended, with the last lines that it wrote to its standard error.
-func describe(s keeper.Status) string {
-	text := s.String()
-	if lines := s.Stderr; len(lines) > 0 {
-		text += "; it wrote: " + strings.Join(lines[max(0, len(lines)-mostLastLines):], " | ")
+// lastLines are those that a process wrote last to its standard error, "" if there are none.
+func lastLines(s keeper.Status) string {
+	if len(s.Stderr) == 0 {
+		return ""
 	}
-	return text
+	return "it wrote: " + strings.Join(s.Stderr[max(0, len(s.Stderr)-mostLastLines):], " | ")
 }
 
 // mostLastLines is how many lines of a process's standard error are shown in an error.

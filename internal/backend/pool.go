@@ -126,7 +126,11 @@ func (a *poolActor) Receive(m any) {
 		a.carryOut(a.pool.Failed(now, m.id, m.detail))
 	case *hasBroken:
 		f, ok := errors.AsType[*upstream.Failure](m.why)
-		a.carryOut(a.pool.Broke(now, m.id, m.of.mask(m.why.Error()), ok && f.Why == upstream.ReasonSessionGone))
+		text := m.why.Error()
+		if ok { // without its cause, which no client is told, as whoever is refused after this one
+			text = f.Text
+		}
+		a.carryOut(a.pool.Broke(now, m.id, m.of.mask(text), ok && f.Why == upstream.ReasonSessionGone))
 	case *hasEnded:
 		delete(a.instances, m.id)
 		a.forgetLists(m.instance)
