@@ -13,6 +13,7 @@ import (
 
 	"github.com/troupe-run/troupe/host"
 	"github.com/troupe-run/troupe/internal/backend/pool"
+	"github.com/troupe-run/troupe/mcp"
 )
 
 // TestCloseBeginsNothing: when the node ends, whoever waits is refused, and neither they nor spares get instances of their own.
@@ -146,6 +147,31 @@ func TestLostStaysLost(t *testing.T) {
 		_, err := b.Call(t.Context(), "made", Caller{Session: "s"}, Request{Method: "tools/call", Safe: true})
 		if e, ok := errors.AsType[*Error](err); !ok || !e.Ran {
 			t.Errorf("the call: %v", err)
+		}
+	})
+}
+
+// TestRestartInMidCall: whoever has a call at an instance that an operator restarts at once is told that, and that nobody knows what became of it.
+func TestRestartInMidCall(t *testing.T) {
+	mk := &maker{handle: func(*server, message) {}} // which answers no call
+	inBubble(t, Config{}, []Backend{made("made", mk, host.Options{})}, func(t *testing.T, b *Backends) {
+		var failed error
+		var calls sync.WaitGroup
+		calls.Go(func() {
+			_, failed = b.Call(t.Context(), "made", Caller{Session: "s"}, Request{Method: "tools/call"})
+		})
+		synctest.Wait()
+		if _, err := (Operations{b}).Restart("made", true); err != nil {
+			t.Fatal(err)
+		}
+		calls.Wait()
+		e, ok := errors.AsType[*Error](failed)
+		if !ok {
+			t.Fatalf("the call ended with %v", failed)
+		}
+		const want = "backend made: an operator has restarted it; whether the call took effect is unknown"
+		if got := e.Wire(); got.Code != mcp.CodeCallLost || got.Message != want || !strings.Contains(string(got.Data), `"reason":"ended"`) {
+			t.Errorf("its client gets %d, %q, %s", got.Code, got.Message, got.Data)
 		}
 	})
 }

@@ -77,6 +77,14 @@ func unknownLeft(name string, err error) *Error {
 	return &Error{Backend: name, Reason: string(noStore), Text: err.Error(), After: time.Second, Err: err}
 }
 
+// ends say why an instance has ended in mid-call that the pool has ended. What is not among them ends with the node, or serves no call.
+var ends = map[pool.Reason]string{
+	pool.Restarted: "an operator has restarted it",
+	pool.Heavy:     "it held more than it may, and was ended",
+	pool.Left:      "the session has ended",
+	pool.Replaced:  refusals[pool.Replaced],
+}
+
 // failed is the error of a call of a backend that failed with err.
 func failed(name string, err error) *Error {
 	f, ok := errors.AsType[*upstream.Failure](err)

@@ -390,7 +390,9 @@ func (in *instance) failed(ctx context.Context, err error) error {
 		return failed(in.of.Name, err)
 	}
 	of := *f
-	if status := in.statusAfter(f); status != "" {
+	if text := ends[pool.Reason(reasonOf(context.Cause(in.life)))]; f.Why == upstream.ReasonClosed && text != "" {
+		of.Why, of.Text = upstream.ReasonEnded, text
+	} else if status := in.statusAfter(f); status != "" {
 		of.Text += ": " + status
 	}
 	return failed(in.of.Name, &of)
