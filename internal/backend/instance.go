@@ -32,6 +32,7 @@ type instance struct {
 	conn   *upstream.Conn                 // nil if it did not open
 	over   chan error                     // gets why the connection ended by itself
 	proc   atomic.Pointer[keeper.Process] // nil for what is none
+	pid    atomic.Int64                   // of the last process, 0 for what is none
 	place  place                          // what it has in the store, for the next process
 	found  bool                           // an earlier process has left something for it
 	lost   bool                           // that cannot go on

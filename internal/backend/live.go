@@ -307,6 +307,7 @@ func (in lifetime) begin(ctx context.Context) (upstream.Link, error) {
 		return nil, err
 	}
 	in.proc.Store(p)
+	in.pid.Store(int64(p.PID()))
 	if without := unenforced(p); without != "" {
 		in.log(slog.LevelWarn, "a backend is not confined in every way that its configuration would try", "without", without)
 	}

@@ -277,6 +277,7 @@ func (b *Backends) adoptOne(ctx context.Context, client *keeper.Client, kept kee
 	in := b.newInstance(of, pool.Kind{Backend: n.Backend, Digest: n.Digest, Client: n.Client}, kept.Started)
 	in.served.Store(s.Served)
 	in.proc.Store(p)
+	in.pid.Store(int64(p.PID()))
 	in.setOwner(s.Holder, s.Principal)
 	left := estate{in}.leftOf(texts, state)
 	b.stderr.watch(p.ID(), in.of).Started(p.PID())

@@ -16,6 +16,7 @@ import (
 
 	"github.com/troupe-run/troupe/host"
 	"github.com/troupe-run/troupe/internal/backend/journal"
+	"github.com/troupe-run/troupe/internal/backend/pool"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -53,6 +54,8 @@ func TestLastWordsAreForOperators(t *testing.T) {
 	if got := call(t, b, "own", Caller{Principal: "alice"}, Request{Params: []byte(`{"name":"` + secret + `"}`)}); got != "{}" {
 		t.Fatalf("the first call: %s", got)
 	}
+	first := instancesOf(b, "own", "")[0]
+	pid := first.proc.Load().PID()
 	var waiting sync.WaitGroup
 	var bobs error
 	waiting.Go(func() {
@@ -73,6 +76,10 @@ func TestLastWordsAreForOperators(t *testing.T) {
 		if got.Message != begin+end && got.Message != begin+": exit status 9"+end || got.Code != mcp.CodeCallLost {
 			t.Errorf("its client gets %d, %q", got.Code, got.Message)
 		}
+	}
+	<-first.gone
+	if got := instanceReport(first, pool.Instance{Activity: pool.Stopping}).PID; got != pid {
+		t.Errorf("while it ends operators are told of the process %d, want %d", got, pid)
 	}
 	_, err = b.Call(t.Context(), "own", Caller{Principal: "dave"}, Request{Method: "tools/call", Params: []byte(`{"name":"end"}`)})
 	if err == nil || strings.Contains(err.Error(), secret) {

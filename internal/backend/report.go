@@ -146,15 +146,19 @@ func (a *poolActor) report(now time.Time) []Report {
 			if in == nil {
 				continue
 			}
-			shown := InstanceReport{Instance: of, Holder: in.holderKind(of.Calls > 0), Session: in.session(), Principal: in.principal(), Began: in.began, Memory: in.memory}
-			if p := in.proc.Load(); p != nil {
-				shown.PID = p.PID()
-			}
 			r.Memory += in.memory
-			r.Instances = append(r.Instances, shown)
+			r.Instances = append(r.Instances, instanceReport(in, of))
 		}
 	}
 	return reports
+}
+
+// instanceReport is what operators are told of an instance that the pool tells of.
+func instanceReport(in *instance, of pool.Instance) InstanceReport {
+	return InstanceReport{
+		Instance: of, PID: int(in.pid.Load()), Holder: in.holderKind(of.Calls > 0),
+		Session: in.session(), Principal: in.principal(), Began: in.began, Memory: in.memory,
+	}
 }
 
 // holderKind is what the instance belongs to, which may serve calls at the moment.
