@@ -22,7 +22,8 @@
 //
 // Instances that start, run or stop count toward the bounds of backend, principal and node. A want that finds no room
 // waits; the queue is bounded for each backend, and principals take turns in it. A want that has waited for StartTimeout
-// is refused. Instances that belong to somebody are not taken from them for others.
+// is refused. Instances that belong to somebody are not taken from them for others. Where a bound was lowered, instances
+// beyond it end when they serve no call.
 //
 // # Faults
 //

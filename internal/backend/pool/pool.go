@@ -275,6 +275,9 @@ func (p *Pool) Tick(now time.Time) []Effect {
 	for _, in := range p.sorted() {
 		p.age(now, in.of, in)
 	}
+	for _, name := range slices.Sorted(maps.Keys(p.backends)) {
+		p.trim(now, p.backends[name])
+	}
 	for _, x := range p.waitingWants() {
 		b := p.backends[x.Kind.Backend]
 		if most := b.terms.StartTimeout; most > 0 && now.Sub(x.since) >= most {

@@ -290,6 +290,53 @@ func TestConfiguredOtherwise(t *testing.T) {
 	expect(t, p.Want(at(3), Want{ID: 3, Kind: newer, Holder: "ann", Principal: "ann"}), Start{2, newer, "ann", "ann"})
 }
 
+// TestLowerBounds: when a bound was lowered, instances beyond it end that serve no call: spares first, and then those that have rested longest. What serves
+// ends with its call, and what was used just now a little later.
+func TestLowerBounds(t *testing.T) {
+	wide := usual
+	wide.PingEvery = 0
+	p := newPool(t, wide, Bounds{})
+	for id, who := range []string{"ann", "bob", "cy"} {
+		expect(t, p.Want(at(1), of(WantID(id+1), who)), Start{InstanceID(id + 1), files, who, who})
+		expect(t, p.Ready(at(1), InstanceID(id+1)), Give{WantID(id + 1), InstanceID(id + 1)})
+	}
+	expect(t, p.Want(at(1), Want{ID: 4, Kind: files, Looks: true}), Start{Instance: 4, Kind: files})
+	expect(t, p.Ready(at(1), 4), Give{4, 4})
+	expect(t, p.Done(at(2), 3))
+	expect(t, p.Done(at(3), 2))
+	expect(t, p.Done(at(4), 4))
+	narrow := wide
+	narrow.Max = 2
+	expect(t, p.Configure(at(8), "files", "1", narrow))
+	expect(t, p.Tick(at(8)), Stop{4, Surplus}, Stop{3, Surplus})
+	narrow.Max = 1
+	expect(t, p.Want(at(9), of(5, "bob")), Give{5, 2})
+	expect(t, p.Configure(at(9), "files", "1", narrow))
+	expect(t, p.Done(at(9), 5))
+	expect(t, p.Tick(at(10)))
+	expect(t, p.Tick(at(11)), Stop{2, Surplus})
+	expect(t, p.Exited(at(11), 2, ""), Lost{Instance: 2, Kind: files, Holder: "bob", Reason: Surplus})
+	expect(t, p.Tick(at(12))) // the last one serves, and is no more than there may be
+}
+
+// TestLowerBoundOfPrincipals: the bound for one principal holds for those that it has already.
+func TestLowerBoundOfPrincipals(t *testing.T) {
+	wide := usual
+	wide.PingEvery = 0
+	p := newPool(t, wide, Bounds{})
+	for id := WantID(1); id <= 2; id++ {
+		w := of(id, "ann")
+		w.Askable = true
+		expect(t, p.Want(at(1), w), Start{InstanceID(id), files, "ann", "ann"})
+		expect(t, p.Ready(at(1), InstanceID(id)), Give{id, InstanceID(id)})
+	}
+	expect(t, p.Done(at(2), 1))
+	expect(t, p.Done(at(3), 2))
+	wide.PerPrincipal = 1
+	expect(t, p.Configure(at(6), "files", "1", wide))
+	expect(t, p.Tick(at(6)), Stop{1, Surplus})
+}
+
 func TestRoomOnTheNode(t *testing.T) {
 	p := newPool(t, usual, Bounds{Instances: 2, Starts: 1})
 	warm := usual

@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -119,6 +120,40 @@ func (s *stock) makeRoom(b *backend, x *want) {
 	}
 	if oldest != nil && (full || s.isFull()) {
 		s.stop(oldest, Unused)
+	}
+}
+
+// trimAfter is how long an instance must have served no call to end as one too many.
+const trimAfter = 2 * time.Second
+
+// trim ends instances of a backend that serve no call where there are more than there may be, as its bounds were lowered. Those that nobody has end first,
+// and then those that have rested longest. The rest end once their calls have.
+func (s *stock) trim(now time.Time, b *backend) {
+	t := &b.terms
+	n, mine := 0, make(map[string]int)
+	var resting []*instance
+	for _, in := range b.sorted() {
+		if in.state == stopping {
+			continue
+		}
+		n++
+		mine[in.principal]++
+		if in.state == ready && len(in.serves) == 0 && now.Sub(in.used) >= trimAfter {
+			resting = append(resting, in)
+		}
+	}
+	slices.SortStableFunc(resting, func(x, y *instance) int {
+		if (x.holder == "") != (y.holder == "") {
+			return cmp.Compare(len(x.holder), len(y.holder))
+		}
+		return x.used.Compare(y.used)
+	})
+	for _, in := range resting {
+		if t.Max > 0 && n > t.Max || in.principal != "" && t.PerPrincipal > 0 && mine[in.principal] > t.PerPrincipal {
+			n--
+			mine[in.principal]--
+			s.stop(in, Surplus)
+		}
 	}
 }
 
