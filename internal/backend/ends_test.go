@@ -1,9 +1,11 @@
 package backend
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/troupe-run/troupe/host"
 	"github.com/troupe-run/troupe/internal/backend/pool"
+	"github.com/troupe-run/troupe/internal/bubble"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -173,6 +176,33 @@ func TestRestartInMidCall(t *testing.T) {
 		if got := e.Wire(); got.Code != mcp.CodeCallLost || got.Message != want || !strings.Contains(string(got.Data), `"reason":"ended"`) {
 			t.Errorf("its client gets %d, %q, %s", got.Code, got.Message, got.Data)
 		}
+	})
+}
+
+// TestEvictionIsLogged: where one set of clients takes the room of another, the operator is warned; that an instance ends which has served nobody is no warning.
+func TestEvictionIsLogged(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		mk := &maker{handle: numbered}
+		b := New(Config{Log: slog.New(slog.NewTextHandler(&log, nil))})
+		b.Configure(t.Context(), []Backend{made("made", mk, host.Options{Isolation: host.Shared, Pool: host.Pool{Max: 1}})})
+		plain, asking := Caller{}, Caller{Capabilities: []byte(`{"sampling":{}}`)}
+		if _, err := b.Learn(t.Context(), "made", plain); err != nil {
+			t.Fatal(err)
+		}
+		for i, c := range []Caller{asking, plain} {
+			if got, want := call(t, b, "made", c, Request{}), fmt.Sprintf(`{"server":%d}`, i+2); got != want {
+				t.Errorf("a call got %s, want %s", got, want)
+			}
+			synctest.Wait()
+			if got := strings.Count(log.String(), "reason=evicted"); got != i+1 {
+				t.Errorf("%d instances were evicted, want %d", got, i+1)
+			}
+			if got := strings.Count(log.String(), "level=WARN"); got != i {
+				t.Errorf("%d warnings, want %d:\n%s", got, i, log.String())
+			}
+		}
+		b.Close(t.Context(), 0)
 	})
 }
 

@@ -103,7 +103,7 @@ func (in lifetime) leave(why error, began bool) {
 	close(in.gone)
 }
 
-// logEnd logs that the instance has ended: as a warning if nobody has ended it.
+// logEnd logs that the instance has ended: as a warning if nobody has ended it, or others may miss it.
 func (in lifetime) logEnd(why error, process *keeper.Process, began bool) {
 	reason := pool.Reason(reasonOf(why))
 	level, text := slog.LevelInfo, "an instance of a backend was ended"
@@ -112,6 +112,8 @@ func (in lifetime) logEnd(why error, process *keeper.Process, began bool) {
 		text = "an instance of a backend is left to the next process"
 	case reason == pool.Moved && in.place.stores.Load() != nil:
 		text = "an instance of a backend is left to another node"
+	case reason == pool.Evicted && in.served.Load():
+		level, text = slog.LevelWarn, "an instance of a backend was ended that others may still need, as there is no room for one more: max, or max-instances, is too low for what is called"
 	case reason == pool.Exited && began:
 		level, text = slog.LevelWarn, "an instance of a backend has ended by itself"
 	case reason == pool.Exited:

@@ -86,6 +86,7 @@ const (
 	NoRoom    Reason = "room"       // it has waited for as long as it may
 	NodeFull  Reason = "instances"  // the same, at the end because of the bound of the node
 	Unused    Reason = "idle"       // nobody wanted it
+	Evicted   Reason = "evicted"    // it made room for one that another kind of client, or another backend, needs
 	Surplus   Reason = "max"        // there are more than there may be, since that was lowered
 	Old       Reason = "max-life"   // it has lived for long enough
 	Heavy     Reason = "memory"     // it holds too much

@@ -346,7 +346,7 @@ func TestRoomOnTheNode(t *testing.T) {
 	expect(t, p.Want(at(1), Want{ID: 1, Kind: spare, Holder: "bob", Principal: "bob"}), Start{1, spare, "bob", "bob"})
 	expect(t, p.Ready(at(2), 1), Give{1, 1}, Start{2, spare, "", ""})
 	expect(t, p.Want(at(2), of(2, "ann"))) // there is no room, and what starts is not a spare yet
-	expect(t, p.Ready(at(3), 2), Stop{2, Unused})
+	expect(t, p.Ready(at(3), 2), Stop{2, Evicted})
 	expect(t, p.Exited(at(3), 2, ""), Start{3, files, "ann", "ann"}) // and not another spare
 	expect(t, p.Ready(at(4), 3), Give{2, 3})
 }

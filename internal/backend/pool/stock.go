@@ -119,7 +119,7 @@ func (s *stock) makeRoom(b *backend, x *want) {
 		}
 	}
 	if oldest != nil && (full || s.isFull()) {
-		s.stop(oldest, Unused)
+		s.stop(oldest, Evicted)
 	}
 }
 
