@@ -45,8 +45,8 @@ func backendsList(stdout io.Writer, data *string) *cobra.Command {
 		Short: "List backends",
 		Long: "Lists backends in the order of the configuration. STATE is running if an instance can serve, starting while the\n" +
 			"first one starts, stopped if none runs as nobody needs one, and down if the last one has failed: then it says when\n" +
-			"it is tried again, and if calls are refused until then. INSTANCES are those that are idle, those that serve calls,\n" +
-			"and how many there may be. WAITING are calls without an instance. A backend that is left out, because its\n" +
+			"it is tried again, and if calls are refused until then. IDLE, BUSY and MAX are instances: those that rest, those that\n" +
+			"serve calls, and how many there may be. WAITING are calls without an instance. A backend that is left out, because its\n" +
 			"configuration is wrong, is in the log of the server alone.",
 		Example: `  troupe backends ls
   troupe backends ls --json | jq -r '.[] | select(.state == "down") | .name + ": " + .reason'`,
@@ -74,7 +74,7 @@ func printBackends(w io.Writer, all []admin.Backend, now time.Time) error {
 		return err
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "NAME\tSTATE\tINSTANCES\tWAITING\tMEMORY\tERA\tREVISIONS\tTARGET\tLAST FAILURE")
+	fmt.Fprintln(t, "NAME\tSTATE\tIDLE/BUSY/MAX\tWAITING\tMEMORY\tERA\tREVISIONS\tTARGET\tLAST FAILURE")
 	for i := range all {
 		b := &all[i]
 		failure := "-"
