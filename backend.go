@@ -26,12 +26,12 @@ import (
 // AddBackend panics for a nil server, for a name that cannot be one, for a target or options that [host.Options.Check] refuses or whose EnvFile
 // cannot be read, and for a prefix that could give two items one name.
 func AddBackend(s *Server, name string, t host.Target, o host.Options) {
-	must(addBackend(s, Backend{name, t, o}, true))
+	must(addBackend(s, Backend{Name: name, Target: t, Options: o}, true))
 }
 
 // TryAddBackend is AddBackend with an error in place of a panic, as [TryAddTool] is [AddTool].
 func TryAddBackend(s *Server, name string, t host.Target, o host.Options) error {
-	return addBackend(s, Backend{name, t, o}, false)
+	return addBackend(s, Backend{Name: name, Target: t, Options: o}, false)
 }
 
 func addBackend(s *Server, b Backend, replace bool) error {
@@ -39,7 +39,7 @@ func addBackend(s *Server, b Backend, replace bool) error {
 		return fmt.Errorf("troupe: backend %q: %w", b.Name, errNoServer)
 	}
 	return changeBackends(s, func(all []Backend) ([]Backend, error) {
-		at := slices.IndexFunc(all, func(of Backend) bool { return of.Name == b.Name })
+		at := slices.IndexFunc(all, func(of Backend) bool { return of.Name == b.Name && of.Fault == nil })
 		switch {
 		case at < 0:
 			return append(all, b), nil
@@ -59,7 +59,8 @@ func (s *Server) RemoveBackends(names ...string) {
 }
 
 // SetBackends has the server offer exactly these backends, in this order, as after a file that lists them was read again. Those that run in the
-// same way as before keep their instances. The error is that of [TryAddBackend], for each of them that is wrong; nothing changes then.
+// same way as before keep their instances. The error is that of [TryAddBackend], for each of them that is wrong; nothing changes then. Those with a
+// Fault are only shown to operators, by troupe backends.
 func (s *Server) SetBackends(all []Backend) error {
 	return changeBackends(s, func([]Backend) ([]Backend, error) { return slices.Clone(all), nil })
 }
@@ -94,6 +95,9 @@ func checkBackends(all []Backend) error {
 	var faults []error
 	for i := range all {
 		b := &all[i]
+		if b.Fault != nil {
+			continue
+		}
 		fault := func(err error) { faults = append(faults, fmt.Errorf("troupe: backend %q: %w", b.Name, err)) }
 		if !backendNames.MatchString(b.Name) {
 			fault(errors.New("want a name of 1 to 46 of A-Z a-z 0-9 _ . -"))
@@ -106,6 +110,9 @@ func checkBackends(all []Backend) error {
 		}
 		prefix := naming.Prefix(b.Name, b.Options.Prefix)
 		for _, other := range all[:i] {
+			if other.Fault != nil {
+				continue
+			}
 			if other.Name == b.Name {
 				fault(errors.New("there are two of this name"))
 			} else if theirs := naming.Prefix(other.Name, other.Options.Prefix); naming.Clash(prefix, theirs) {

@@ -43,6 +43,18 @@ func (s *serviceHosting) anchoring(m *codec.Message) actors.Anchoring {
 	return actors.AnchorNeeded
 }
 
+// parted are the backends that can be used, and those that cannot, of which operators are told.
+func parted(all []Backend) (usable []Backend, wrong []hosting.Wrong) {
+	for i := range all {
+		if fault := all[i].Fault; fault != nil {
+			wrong = append(wrong, hosting.Wrong{Name: all[i].Name, Why: fault.Error()})
+		} else {
+			usable = append(usable, all[i])
+		}
+	}
+	return usable, wrong
+}
+
 // passes returns the headers of a request that backends are passed.
 func (s *serviceHosting) passes(principal any) map[string][]string {
 	h, header := s.now(), headerOf(principal)

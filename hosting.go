@@ -59,6 +59,8 @@ func (s *serviceHosting) offer(all []Backend, atOnce bool) {
 		server = hosting.New(s.rt.backends, s.rt.learnWait, s.rt.log)
 		server.Tasks = func(asks bool) { noteHostedTasks(s.service, asks) }
 	}
+	all, wrong := parted(all)
+	s.rt.backends.SetWrong(s.id, wrong)
 	list, run := make([]hosting.Backend, len(all)), make([]backend.Backend, len(all))
 	for i := range all {
 		list[i] = asHosted(&all[i], s.rt.backends.Key(s.id, all[i].Name), s.rt.backends.Keeps(all[i].Target))

@@ -690,4 +690,7 @@ type Backend struct {
 	Name    string
 	Target  host.Target
 	Options host.Options
+	// Fault, if it is not nil, is why nobody can be served by this backend, such as an error in the file that has it. It is offered to nobody, nothing
+	// else of it counts, and another one may have its name: operators are told of it, see [Server.SetBackends]. Its text has no secrets.
+	Fault error
 }

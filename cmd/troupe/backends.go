@@ -110,7 +110,7 @@ func (h *hosted) serve(f *hostfile.File) error {
 	changes := hostfile.Diff(h.now, f)
 	h.logNotes(f.Notes)
 	next := &hostfile.File{Path: f.Path}
-	var all []troupe.Backend
+	var all, wrong []troupe.Backend
 	for _, b := range f.Backends {
 		if b.Disabled {
 			continue
@@ -121,6 +121,7 @@ func (h *hosted) serve(f *hostfile.File) error {
 				what, b = "stays as it was", h.now.Backends[find(h.now, b.Name)]
 			}
 			h.log.Error("a backend cannot be used, and "+what, "backend", b.Name, "error", oneLine(err))
+			wrong = append(wrong, troupe.Backend{Name: b.Name, Fault: errors.New(oneLine(err))})
 			if b.Err != nil {
 				continue
 			}
@@ -133,7 +134,7 @@ func (h *hosted) serve(f *hostfile.File) error {
 	if all == nil {
 		return noBackend(f)
 	}
-	if err := h.server.SetBackends(all); err != nil {
+	if err := h.server.SetBackends(append(all, wrong...)); err != nil {
 		return err
 	}
 	changes.Broken = nil // they are as they were
@@ -187,6 +188,19 @@ func backendNames(f *hostfile.File) string {
 		names = append(names[:shownBackends], fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(names, ", ")
+}
+
+// leftOut are the backends that cannot be used, each with the reason.
+func leftOut(f *hostfile.File) (all []string) {
+	if f == nil {
+		return nil
+	}
+	for _, b := range f.Backends {
+		if b.Err != nil && !b.Disabled {
+			all = append(all, b.Name+": "+oneLine(b.Err))
+		}
+	}
+	return all
 }
 
 // checkBackends returns what is wrong with backends. What is unset may be set where the server runs: it is written to w, as

@@ -238,7 +238,7 @@ func TestBannerOfBackends(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := announced(settings{hosted: f}); !strings.Contains(got, "  backends  a (npx), b (https://b.example/mcp)\n") || strings.Contains(got, demo) || strings.Contains(got, "s3cret") {
+	if got := announced(settings{hosted: f}); !strings.Contains(got, "  backends  a (npx), b (https://b.example/mcp)\n") || !strings.Contains(got, "  left out  c: ") || strings.Contains(got, demo) || strings.Contains(got, "s3cret") {
 		t.Errorf("of backends: %s", got)
 	}
 	many := &hostfile.File{Backends: slices.Repeat(f.Backends[:1], 15)}

@@ -46,8 +46,8 @@ func backendsList(stdout io.Writer, data *string) *cobra.Command {
 		Long: "Lists backends in the order of the configuration. STATE is running if an instance can serve, starting while the\n" +
 			"first one starts, stopped if none runs as nobody needs one, and down if the last one has failed: then it says when\n" +
 			"it is tried again, and if calls are refused until then. IDLE, BUSY and MAX are instances: those that rest, those that\n" +
-			"serve calls, and how many there may be. WAITING are calls without an instance. A backend that is left out, because its\n" +
-			"configuration is wrong, is in the log of the server alone.",
+			"serve calls, and how many there may be. WAITING are calls without an instance. A backend is wrong if it\n" +
+			"is left out as its configuration cannot be used: the last column says why, also of one that goes on as it was.",
 		Example: `  troupe backends ls
   troupe backends ls --json | jq -r '.[] | select(.state == "down") | .name + ": " + .reason'`,
 		Args: cobra.NoArgs,
@@ -78,11 +78,14 @@ func printBackends(w io.Writer, all []admin.Backend, now time.Time) error {
 	for i := range all {
 		b := &all[i]
 		failure := "-"
-		if f := b.LastFailure; f != nil {
+		switch f := b.LastFailure; {
+		case b.Wrong != "":
+			failure = "what is configured now cannot be used: " + plainLine(b.Wrong, 300)
+		case f != nil:
 			failure = roughTime(now.Sub(f.Time)) + " ago: " + plainLine(f.Text, 80)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", plainLine(b.Name, 60), backendState(b, now), instanceCounts(b.Instances), b.Waiting, sizeOrDash(b.Memory),
-			b.Era, orDash(strings.Join(b.Revisions, ",")), plainLine(b.Target, 60), failure)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", plainLine(b.Name, 60), backendState(b, now), instanceCounts(b), b.Waiting, sizeOrDash(b.Memory),
+			b.Era, orDash(strings.Join(b.Revisions, ",")), orDash(plainLine(b.Target, 60)), failure)
 	}
 	return t.Flush()
 }
@@ -103,7 +106,11 @@ func backendState(b *admin.Backend, now time.Time) string {
 }
 
 // instanceCounts are those that are idle, that serve, and that there may be.
-func instanceCounts(n admin.InstanceCounts) string {
+func instanceCounts(b *admin.Backend) string {
+	if b.State == admin.BackendWrong {
+		return "-"
+	}
+	n := b.Instances
 	most := "any"
 	if n.Max > 0 {
 		most = strconv.Itoa(n.Max)
@@ -150,10 +157,16 @@ func printBackend(w io.Writer, d *admin.BackendDetail, now time.Time) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	line := func(name, format string, a ...any) { fmt.Fprintf(t, name+"\t"+format+"\n", a...) }
 	line("name", "%s", plainLine(d.Name, 1000))
-	line("target", "%s", plainLine(d.Target, 1000))
+	line("target", "%s", orDash(plainLine(d.Target, 1000)))
 	line("era", "%s", d.Era)
 	line("revisions", "%s", orDash(strings.Join(d.Revisions, ", ")))
 	line("state", "%s", backendState(&d.Backend, now))
+	if d.Wrong != "" {
+		line("wrong", "%s", plainLine(d.Wrong, 1000))
+	}
+	if d.State == admin.BackendWrong {
+		return t.Flush()
+	}
 	if d.Reason != "" {
 		line("reason", "%s", plainLine(d.Reason, 1000))
 	}

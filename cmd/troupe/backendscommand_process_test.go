@@ -94,6 +94,46 @@ func TestBackendsOfARunningServer(t *testing.T) {
 	}
 }
 
+// TestWrongBackendsAreShown has a backend that is left out shown with the reason, and one that goes on as it was when its configuration becomes wrong.
+func TestWrongBackendsAreShown(t *testing.T) {
+	t.Parallel()
+	s := newStranger(t)
+	dir := t.TempDir()
+	good := fmt.Sprintf("  good: {command: %q, args: [plain]}\n", s.path)
+	const wrong = "  wrong: {url: 'http://127.0.0.1:1/mcp', headers: {Authorization: '${file:/no/such/secret}'}}\n"
+	config := configured(t, good+wrong)
+	p := hostOn(t, "--data", dir, "--config", config)
+	p.await(t, `  left out  wrong: .*troupe\.yaml:3: .*/no/such/secret`)
+	g := arrive(t, p, "2025-11-25", "{}")
+	pid := g.prefixed(t, "good")
+	list := strings.Split(backends(t, dir, 0, "ls"), "\n")
+	if len(list) != 4 || !strings.Contains(list[1], " running ") || !strings.HasPrefix(list[2], "wrong ") || !strings.Contains(list[2], " wrong ") || !strings.Contains(list[2], "troupe.yaml:3: ") {
+		t.Errorf("the list is\n%s", strings.Join(list, "\n"))
+	}
+	if d := shownBackend(t, dir, "wrong"); d.State != admin.BackendWrong || !strings.Contains(d.Wrong, "/no/such/secret") {
+		t.Errorf("what is left out is shown as %+v", d)
+	}
+	if out := backends(t, dir, 0, "show", "wrong"); !strings.Contains(out, "/no/such/secret") || strings.Contains(out, "options") {
+		t.Errorf("what is left out is shown as\n%s", out)
+	}
+
+	if err := os.WriteFile(config, []byte("backends:\n  wrong: {url: 'http://127.0.0.1:1/mcp'}\n"+strings.Replace(good, "plain", "'${file:/no/such/argument}'", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.signal(t, syscall.SIGHUP)
+	p.await(t, "the config file was read again")
+	d := shownBackend(t, dir, "good")
+	if d.State != admin.BackendRunning || !strings.Contains(d.Wrong, "/no/such/argument") || len(d.Running) != 1 || d.Running[0].PID != pid {
+		t.Errorf("what goes on as it was is shown as %+v", d)
+	}
+	if out := backends(t, dir, 0, "ls"); !strings.Contains(out, "what is configured now cannot be used: ") {
+		t.Errorf("the list is\n%s", out)
+	}
+	if d := shownBackend(t, dir, "wrong"); d.State == admin.BackendWrong || d.Wrong != "" {
+		t.Errorf("what was mended is shown as %+v", d)
+	}
+}
+
 // prefixed calls the tool counter of a backend, and returns the process that has counted.
 func (g *guest) prefixed(t *testing.T, name string) int {
 	t.Helper()

@@ -29,7 +29,7 @@ func (s *settings) announce(w io.Writer, log *slog.Logger, node string, addr, st
 		serves = "nats://" + store.String()
 	}
 	if s.logFormat == "json" {
-		log.Info("serving", "node", node, "mcp", base+"/mcp", "health", probes+"/healthz", "ready", probes+"/readyz", "metrics", metrics, "data", s.data, "nats", s.nats.String(), "nats_listen", serves, "codec", troupe.Codec(), "backends", backendNames(s.hosted), "revisions", s.revisions.named(), "callers", s.callers())
+		log.Info("serving", "node", node, "mcp", base+"/mcp", "health", probes+"/healthz", "ready", probes+"/readyz", "metrics", metrics, "data", s.data, "nats", s.nats.String(), "nats_listen", serves, "codec", troupe.Codec(), "backends", backendNames(s.hosted), "left_out", leftOut(s.hosted), "revisions", s.revisions.named(), "callers", s.callers())
 		return
 	}
 	data := s.data
@@ -53,6 +53,9 @@ troupe serves MCP on %[1]s/mcp
 `, base, data, node, probes, metrics, troupe.Codec())
 	if s.hosted != nil {
 		fmt.Fprintf(w, "  backends  %s\n", backendNames(s.hosted))
+	}
+	for _, why := range leftOut(s.hosted) {
+		fmt.Fprintf(w, "  left out  %s\n", why)
 	}
 	if s.revisions.set {
 		fmt.Fprintf(w, "  revisions %s\n", s.revisions.named())

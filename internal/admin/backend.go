@@ -31,6 +31,7 @@ const (
 	BackendStarting = "starting" // the first one starts
 	BackendDown     = "down"     // the last one has failed, and none runs
 	BackendStopped  = "stopped"  // none runs, as nobody needs one
+	BackendWrong    = "wrong"    // it is left out, as its configuration cannot be used
 )
 
 // Backend is what is told of a backend.
@@ -40,6 +41,8 @@ type Backend struct {
 	Era       string   `json:"era"`                 // legacy, modern or both; "unknown" until it has started once
 	Revisions []string `json:"revisions,omitempty"` // that its instances speak, as far as it is known
 	State     string   `json:"state"`
+	// Wrong is why its configuration cannot be used, "" if it can. With another State than wrong it goes on as it was configured before.
+	Wrong string `json:"wrong,omitempty"`
 	// Reason is why it is down, and Retry when it is tried again, if somebody wants it by then. Refused says that calls are refused
 	// until then: the breaker is open.
 	Reason      string          `json:"reason,omitempty"`

@@ -39,9 +39,10 @@ type Node struct {
 
 	mu       sync.Mutex // guards the rest, and is held while all are configured
 	of       map[string][]backend.Backend
-	order    []string    // the ids of servers
-	servers  sync.Map    // of Host, by the ids of servers; needs no lock
-	due      atomic.Bool // they are to be configured
+	wrong    map[string][]Wrong // by the ids of servers
+	order    []string           // the ids of servers
+	servers  sync.Map           // of Host, by the ids of servers; needs no lock
+	due      atomic.Bool        // they are to be configured
 	soon     *time.Timer
 	running  atomic.Pointer[backend.Backends] // nil as long as there are none; needs no lock to be read
 	shutDown bool
@@ -57,7 +58,7 @@ const storePatience = 5 * time.Second
 // NewNode returns a Node without backends. Of the config it sets what hears of backends. main is the id of the server whose backends have their own
 // names as keys. keep is how long processes are kept for the next process once this one is gone, 0 if it would not find them.
 func NewNode(c backend.Config, main string, keep time.Duration) *Node {
-	n := &Node{config: c, main: main, keep: keep, of: make(map[string][]backend.Backend)}
+	n := &Node{config: c, main: main, keep: keep, of: make(map[string][]backend.Backend), wrong: make(map[string][]Wrong)}
 	n.config.Heard = func(e backend.Event) { n.tell(e.Backend, func(h Host) { h.Heard(e.Backend, &e) }) }
 	n.config.Changed = func(key, _ string, lists []listing.Of) { n.tell(key, func(h Host) { h.Changed(lists) }) }
 	n.config.Lost = func(key, session string, reason pool.Reason) {
@@ -108,6 +109,7 @@ func (n *Node) Set(server string, h Host, all []backend.Backend, now bool) {
 	if n.of[server] = all; all == nil {
 		n.servers.CompareAndDelete(server, h)
 		delete(n.of, server)
+		delete(n.wrong, server)
 		n.order = slices.DeleteFunc(n.order, func(of string) bool { return of == server })
 	}
 	n.due.Store(true)
@@ -118,6 +120,28 @@ func (n *Node) Set(server string, h Host, all []backend.Backend, now bool) {
 	if now {
 		n.ready()
 	}
+}
+
+// A Wrong is a backend that is configured in a way in which nobody can be served by it. Another one may have its name: the one that it was before.
+type Wrong struct{ Name, Why string }
+
+// SetWrong has these be the backends of a server that cannot be used, which operators are told of.
+func (n *Node) SetWrong(server string, all []Wrong) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.wrong[server] = all
+}
+
+// allWrong returns them all, with their keys as names.
+func (n *Node) allWrong() (all []Wrong) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, server := range n.order {
+		for _, w := range n.wrong[server] {
+			all = append(all, Wrong{n.Key(server, w.Name), w.Why})
+		}
+	}
+	return all
 }
 
 // ready returns the running backends, which are those of the servers from now on.

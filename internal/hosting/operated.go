@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -55,7 +56,7 @@ func (o Operated) Backends(ctx context.Context) ([]admin.Backend, error) {
 	for i := range reports {
 		all = append(all, describe(&reports[i], time.Now()))
 	}
-	return all, operatedError(err)
+	return addWrong(all, o.n.allWrong()), operatedError(err)
 }
 
 // Backend implements [admin.Backends].
@@ -68,12 +69,32 @@ func (o Operated) Backend(ctx context.Context, name string) (admin.BackendDetail
 	if err != nil {
 		return admin.BackendDetail{}, operatedError(err)
 	}
+	wrong := o.n.allWrong()
 	for i := range reports {
 		if reports[i].Name == name {
-			return describeWhole(&reports[i], time.Now()), nil
+			d := describeWhole(&reports[i], time.Now())
+			d.Backend = addWrong([]admin.Backend{d.Backend}, wrong)[0]
+			return d, nil
+		}
+	}
+	for _, b := range addWrong(nil, wrong) {
+		if b.Name == name {
+			return admin.BackendDetail{Backend: b, Options: []string{}, Running: []admin.BackendInstance{}, Ended: []admin.BackendEnd{}}, nil
 		}
 	}
 	return admin.BackendDetail{}, admin.ErrNoBackend
+}
+
+// addWrong adds those that cannot be used, behind the others: to the one of the same name, which goes on as it was, or each by itself.
+func addWrong(all []admin.Backend, wrong []Wrong) []admin.Backend {
+	for _, w := range wrong {
+		if i := slices.IndexFunc(all, func(b admin.Backend) bool { return b.Name == w.Name }); i >= 0 {
+			all[i].Wrong = w.Why
+			continue
+		}
+		all = append(all, admin.Backend{Name: w.Name, Era: "unknown", State: admin.BackendWrong, Wrong: w.Why})
+	}
+	return all
 }
 
 // BackendLog implements [admin.Backends].
