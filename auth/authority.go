@@ -40,7 +40,7 @@ func New(c Config) (*Authority, error) {
 	for _, of := range c.Issuers {
 		i := &issuer{Issuer: of, keep: c.Claims, client: client, cache: c.Cache, log: c.Log, news: make(chan struct{})}
 		if isFile(of.Keys) {
-			i.cache = nil // every process reads the file
+			i.cache, i.ring.ofFile = nil, true // every process reads the file
 		}
 		for _, audience := range of.Audiences {
 			i.audiences = append(i.audiences, canonicalURL(audience))

@@ -427,6 +427,33 @@ func TestKeysOfOtherPlaces(t *testing.T) {
 	})
 }
 
+// TestKeysOfAFile has tokens of keys that a file has got a moment ago count at once, others be refused for good, and a file that is broken and mended serve again within two seconds.
+func TestKeysOfAFile(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "keys.json")
+		write := func(text string) {
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		write(keySetOf("a"))
+		a := newAuthority(t, newStub(), func(of *Config) { of.Issuers[0].Keys = path })
+		expect(t, a, token("a", nil, nil), "200")
+		time.Sleep(time.Millisecond)
+		expect(t, a, token("b", nil, nil), "401 key")
+		write(keySetOf("a", "b"))
+		time.Sleep(time.Millisecond)
+		expect(t, a, token("b", nil, nil), "200")
+		write("{bad")
+		time.Sleep(time.Millisecond)
+		expect(t, a, token("c", nil, nil), "503 key")
+		expect(t, a, token("a", nil, members{"jti": "another"}), "200")
+		write(keySetOf("c"))
+		time.Sleep(fileSpacing)
+		expect(t, a, token("c", nil, nil), "200")
+	})
+}
+
 // TestEmptySet has an issuer take all keys out: nothing counts, and that is no 401.
 func TestEmptySet(t *testing.T) {
 	inBubble(t, func(t *testing.T) {

@@ -8,6 +8,7 @@ const (
 	maxInterval = time.Hour
 	interval    = 15 * time.Minute // if the issuer asks for nothing
 	spacing     = 10 * time.Second // between the beginnings of any two fetches
+	fileSpacing = 2 * time.Second  // that of a file which cannot be used; a good one is read for each token with an unknown key
 	maxBackoff  = 5 * time.Minute  // between fetches that fail
 	lastGood    = 24 * time.Hour   // for which keys serve after the last fetch that did not fail
 )
@@ -18,12 +19,13 @@ const (
 //	empty ───────────────▶ fetching ──────────────────▶ good ──┐ token with a known key: use
 //	  ▲                     │    ▲                       │  ▲  │
 //	  │ failed, no keys     │    └───────────────────────┘  └──┘
-//	  └─────────────────────┘      its time has come, or an unknown key, once in 10 s
+//	  └─────────────────────┘      its time has come, or an unknown key, once in 10 s but for a file
 //	  ▲                                                  │
 //	  └──────────────────────────────────────────────────┘ 24 h without a fetch that did not fail
 //
 // It reads no clock and does no I/O. The zero value knows no keys.
 type keyring struct {
+	ofFile   bool // reading the keys burdens nobody else
 	known    bool
 	fetched  time.Time // when the keys were fetched, by whomever
 	interval time.Duration
@@ -47,20 +49,32 @@ const (
 // set, a fetch begins now: begin. retry is when asking again makes sense.
 func (k *keyring) answerFor(now, came, issued time.Time, found bool) (a answer, fetch bool, retry time.Duration) {
 	good := k.isUsable(now)
-	since := now.Sub(k.began)
-	free := !k.fetching && (k.began.IsZero() || since >= spacing || since < 0)
+	since, apart := now.Sub(k.began), k.spacing()
+	free := !k.fetching && (k.began.IsZero() || since >= apart || since < 0)
+	tried := since >= 0 && !k.began.Before(came)
 	switch {
 	case good && found:
 		return use, free && k.isDue(now), 0
 	case k.fetching:
 		return wait, false, 0
-	case free:
+	case free && !tried:
 		return wait, true, 0
-	case k.failures == 0 && good && (!k.began.Before(came) || !issued.IsZero() && !issued.Add(Leeway).After(k.began)):
+	case k.failures == 0 && good && (tried || !issued.IsZero() && !issued.Add(Leeway).After(k.began)):
 		// The keys are of a time when the token had been issued, and so the issuer had its key.
 		return unknown, false, 0
 	}
-	return unreachable, false, spacing - since
+	return unreachable, false, apart - since
+}
+
+// spacing is the least time between the beginnings of two fetches.
+func (k *keyring) spacing() time.Duration {
+	switch {
+	case !k.ofFile:
+		return spacing
+	case k.failures > 0:
+		return fileSpacing
+	}
+	return 0
 }
 
 // isUsable reports whether the keys may be used.

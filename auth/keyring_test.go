@@ -40,6 +40,10 @@ func TestKeyring(t *testing.T) {
 		{"a known key for the last time", failing, at(24*h - 1), at(24*h - 1), start, true, use, true, 0},
 		{"a known key after 24 hours", failing, at(24 * h), at(24 * h), start, true, wait, true, 0},
 		{"a known key after 24 hours, when that fetch has failed", func(k *keyring) { failing(k); k.beginFetch(at(24 * h)); k.failFetch() }, at(24*h + s), at(24 * h), start, true, unreachable, false, 9 * s},
+		{"an unknown key of a file that was read a moment ago", func(k *keyring) { k.ofFile = true; good(k) }, at(s), at(s), at(s), false, wait, true, 0},
+		{"and is in it no more than before", func(k *keyring) { k.ofFile = true; good(k) }, at(s), start, at(s), false, unknown, false, 0},
+		{"an unknown key while the file cannot be read", func(k *keyring) { k.ofFile = true; failing(k) }, at(15*m + s), at(15*m + s), start, false, unreachable, false, s},
+		{"and is tried again", func(k *keyring) { k.ofFile = true; failing(k) }, at(15*m + 2*s), at(15*m + 2*s), start, false, wait, true, 0},
 		{"a clock that was set back", good, at(-h), at(-h), start, false, wait, true, 0},
 	} {
 		var k keyring
