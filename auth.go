@@ -61,7 +61,7 @@ func (o *Options) newAuthority() (*auth.Authority, func(*cluster.Node), error) {
 }
 
 // SetAuth replaces the settings of Options.Auth in this process: issuers, scopes, claims, and whether API keys count. Sessions and calls go on; their next requests are verified
-// anew, with the keys that the store has of an issuer. Event streams and listeners end if a request with their tokens would be refused: docs/auth.md. An error names what is wrong,
+// anew, with the keys that the store has of an issuer, or its file. Event streams and listeners end if a request with their tokens would be refused: docs/auth.md. An error names what is wrong,
 // and nothing has changed then. A program that began without Options.Auth cannot begin with it here, and PublicURL and AllowAnonymous stay as they are. SetAuth may be called from any
 // goroutine.
 func (rt *Runtime) SetAuth(c *auth.Config) error {
@@ -74,6 +74,9 @@ func (rt *Runtime) SetAuth(c *auth.Config) error {
 		return errors.New("troupe: SetAuth: AllowAnonymous cannot change while the program runs")
 	case strings.TrimSuffix(cmp.Or(c.PublicURL, rt.opts.HTTP.PublicURL), "/") != strings.TrimSuffix(was.PublicURL, "/"):
 		return errors.New("troupe: SetAuth: PublicURL cannot change while the program runs")
+	}
+	if err := c.CheckKeyFiles(); err != nil { // the keys that serve now would be gone
+		return fmt.Errorf("troupe: SetAuth: %w", err)
 	}
 	o := rt.opts
 	o.Auth = c

@@ -54,7 +54,7 @@ type Issuer struct {
 	// ClientIDs stand for the audience, for issuers that know no RFC 8707: a token counts if one of these clients got it, and it has a scope. They exclude Audiences and
 	// AudienceClaim. The client is what client_id says, or else azp, cid or appid.
 	ClientIDs []string
-	// Keys is where the issuer's keys are: a URL, or the path of a file with a JWK set. Empty finds them by the issuer's metadata (RFC 8414, or OpenID Connect Discovery).
+	// Keys is where the issuer's keys are: a URL, or the path of a file with a JWK set, which is read again every 5 minutes and for a token with a key that it did not have. Empty finds them by the issuer's metadata (RFC 8414, or OpenID Connect Discovery).
 	Keys string
 	// Introspection asks the issuer about tokens that are no JWTs (RFC 7662). nil refuses such tokens. One issuer of a Config may have it, as nothing says whose such a token is.
 	Introspection *Introspection
@@ -161,6 +161,31 @@ func (i *Issuer) checkIssuer() (faults []error) {
 		}
 	}
 	return faults
+}
+
+// CheckKeyFiles returns an error that names each file of [Issuer].Keys without a key that can be used. New reads none of them: this is for who is about to use the configuration in
+// place of another one, whose keys serve as long as they are not replaced.
+func (c *Config) CheckKeyFiles() error {
+	var faults []error
+	for n, i := range c.Issuers {
+		if !isFile(i.Keys) {
+			continue
+		}
+		data, err := readFile(i.Keys)
+		if err == nil {
+			var keys []*key
+			if keys, err = readKeys(data); err == nil && len(keys) == 0 {
+				err = errors.New("it has no key that can be used")
+			}
+			if err != nil {
+				err = fmt.Errorf("%s: %w", i.Keys, err)
+			}
+		}
+		if err != nil {
+			faults = append(faults, fmt.Errorf("Auth.Issuers[%d].Keys: %w", n, err))
+		}
+	}
+	return errors.Join(faults...)
 }
 
 // publicURL reads a URL that is an identifier: it has neither a query nor a fragment.

@@ -3,6 +3,8 @@ package auth
 import (
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -56,6 +58,30 @@ func TestConfig(t *testing.T) {
 		}
 		if got := fmt.Sprint(err); tt.want == "" && err != nil || tt.want != "" && got != tt.want {
 			t.Errorf("%s: %s, want %s", name, got, tt.want)
+		}
+	}
+}
+
+// TestCheckKeyFiles names the files of keys that cannot be used, and asks nobody else.
+func TestCheckKeyFiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := func(name, text string) string {
+		p := filepath.Join(dir, name)
+		if err := os.WriteFile(p, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	for keys, want := range map[string]string{
+		"": "", "https://id.example.com/keys": "", path("good", keySetOf("a")): "",
+		filepath.Join(dir, "absent"): "Auth.Issuers[1].Keys: open ", path("broken", "{bad"): "broken: key set: ",
+		path("empty", `{"keys":[]}`): "empty: it has no key that can be used",
+	} {
+		c := Config{Issuers: []Issuer{{URL: "https://a.example.com"}, {URL: "https://b.example.com", Keys: keys}}}
+		err := c.CheckKeyFiles()
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", keys, err, want)
 		}
 	}
 }

@@ -82,6 +82,28 @@ func TestAuthSettings(t *testing.T) {
 	}
 }
 
+// TestPathsInAuth has relative paths of files begin in the directory of the config file.
+func TestPathsInAuth(t *testing.T) {
+	t.Parallel()
+	file := writeConfig(t, "memory: true\npublic-url: https://mcp.example.com\nauth:\n  issuers:\n  - url: https://id.example.com\n    keys: id/jwks.json\n    introspection: {url: https://id.example.com/i, client-id: c, client-secret-file: secret}\n")
+	dir := filepath.Dir(file)
+	if err := os.Mkdir(filepath.Join(dir, "id"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"secret": "s3cret", "id/jwks.json": `{"keys":[{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}`} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := parsed(t, "", "--config", file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if i := s.options().Auth.Issuers[0]; i.Keys != filepath.Join(dir, "id", "jwks.json") || i.Introspection.ClientSecret != "s3cret" {
+		t.Errorf("the keys are in %s, the secret is %q", i.Keys, i.Introspection.ClientSecret)
+	}
+}
+
 // TestRefusedAuthSettings has mistakes, and what of each the error names.
 func TestRefusedAuthSettings(t *testing.T) {
 	t.Parallel()

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -143,6 +144,66 @@ func TestHangupReadsSecrets(t *testing.T) {
 	asks("three", "second-secret")
 	if log := p.stderr.String(); strings.Contains(log, "first-secret") || strings.Contains(log, "second-secret") {
 		t.Errorf("the log has a secret:\n%s", log)
+	}
+}
+
+// TestHangupWithABrokenKeyFile has the keys of an issuer lie beside the config file. While they cannot be read, those that the server has serve on, and no server begins; once they are mended, new ones count.
+func TestHangupWithABrokenKeyFile(t *testing.T) {
+	t.Parallel()
+	const audience = "http://127.0.0.1:8080/mcp"
+	id := issuer.At("https://id.example.com")
+	file := writeConfig(t, "memory: true\npublic-url: http://127.0.0.1:8080\nauth:\n  issuers:\n  - url: "+id.URL+"\n    keys: jwks.json\n")
+	keys := filepath.Join(filepath.Dir(file), "jwks.json")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(keys, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	setOf := func(all ...any) string {
+		set, err := json.Marshal(map[string]any{"keys": all})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(set)
+	}
+	write(setOf(id.Key("1")))
+	p := start(t, "--config", file)
+	gets := func(token string, want int) {
+		t.Helper()
+		x, err := p.post(t.Context(), `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`, "Authorization", "Bearer "+token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x.close()
+		if x.StatusCode != want {
+			t.Errorf("%d, want %d\n%s", x.StatusCode, want, p.stderr)
+		}
+	}
+	checks := func(code int, text string) {
+		t.Helper()
+		if got, out, errs := outputOf("config", "check", "--config", file); got != code || !strings.Contains(out+errs, text) {
+			t.Errorf("config check ends with %d, %q and %q, want %d and %q", got, out, errs, code, text)
+		}
+	}
+	checks(0, "ok\n")
+	gets(id.Token("alice", audience, nil), http.StatusOK)
+	write("{bad")
+	checks(2, "keys of an issuer in the section auth cannot be used: Auth.Issuers[0].Keys: "+keys+": key set: ")
+	p.signal(t, syscall.SIGHUP)
+	p.await(t, `ERROR.*all settings stay as they were.*jwks\.json: key set: `)
+	gets(id.Token("bob", audience, nil), http.StatusOK)
+	write(setOf(id.Key("2")))
+	p.signal(t, syscall.SIGHUP)
+	p.await(t, `the config file was read again"? `)
+	gets(id.Token("bob", audience, nil), http.StatusUnauthorized)
+	gets(id.Signed(issuer.Header(issuer.Claims{"kid": "2"}), id.Claims("carol", audience, nil)), http.StatusOK)
+	if err := os.Remove(keys); err != nil {
+		t.Fatal(err)
+	}
+	checks(2, "open "+keys+": no such file")
+	if code, _, errs := outputOf("serve", "--config", file); code != 2 || !strings.Contains(errs, "open "+keys) {
+		t.Errorf("serve ends with %d and %q", code, errs)
 	}
 }
 

@@ -329,6 +329,9 @@ func (s *settings) checkAuth() error {
 		return faulty(fmt.Errorf("the settings of tokens cannot be used: %s", oneLine(err)), "auth-issuer", "auth-audience", "auth-scope", "public-url")
 	}
 	a.Close()
+	if err := c.CheckKeyFiles(); err != nil {
+		return fmt.Errorf("the keys of an issuer in the section auth cannot be used: %s", oneLine(err))
+	}
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -169,7 +170,11 @@ func (s *settings) readFile(shared bool) error {
 		})
 	})
 	if s.table.Lookup("auth-issuer") != nil && !s.withoutSections {
-		readers["auth"] = configfile.ReadAuth(&s.auth, os.ReadFile)
+		dir, err := filepath.Abs(filepath.Dir(s.config))
+		if err != nil {
+			return fmt.Errorf("config: %w", err)
+		}
+		readers["auth"] = configfile.ReadAuth(&s.auth, dir, os.ReadFile)
 	}
 	if s.table.Lookup("servers") != nil && !s.withoutSections {
 		from, err := hostfile.System(s.config)

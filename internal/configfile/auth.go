@@ -3,6 +3,7 @@ package configfile
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
@@ -24,22 +25,39 @@ type Auth struct {
 	SecretFiles map[int]string
 }
 
-// ReadAuth reads the section auth into a. An empty one says nothing. A secret that lies in a file of its own is read by readFile.
-func ReadAuth(a *Auth, readFile func(name string) ([]byte, error)) Reader {
+// ReadAuth reads the section auth into a. An empty one says nothing. The paths of files in it begin in dir, unless that is "". A secret that lies in a file of its own is read by readFile.
+func ReadAuth(a *Auth, dir string, readFile func(name string) ([]byte, error)) Reader {
 	return func(n ast.Node, line int, at string) error {
 		a.Line = line
 		if _, empty := n.(*ast.NullNode); empty {
 			return nil
 		}
-		return readMapping(line, at, authReaders(a, readFile), n)
+		return readMapping(line, at, authReaders(a, files{dir, readFile}), n)
 	}
 }
 
-func authReaders(a *Auth, readFile func(string) ([]byte, error)) map[string]Reader {
+// files are those that a section names.
+type files struct {
+	dir  string
+	read func(name string) ([]byte, error)
+}
+
+// setPath stores the path of a file; what is a URL stays as it is.
+func (f files) setPath(into *string) Reader {
+	return func(n ast.Node, line int, at string) error {
+		err := setText(into)(n, line, at)
+		if f.dir != "" && *into != "" && !filepath.IsAbs(*into) && !strings.Contains(*into, "://") {
+			*into = filepath.Join(f.dir, *into)
+		}
+		return err
+	}
+}
+
+func authReaders(a *Auth, from files) map[string]Reader {
 	return map[string]Reader{
 		"issuers": func(n ast.Node, line int, at string) error {
 			return readList(n, line, at, func(n ast.Node, line int, at string) error {
-				i, secretFile, err := readIssuer(n, line, at, readFile)
+				i, secretFile, err := readIssuer(n, line, at, from)
 				if secretFile != "" {
 					if a.SecretFiles == nil {
 						a.SecretFiles = make(map[int]string)
@@ -67,18 +85,18 @@ func authReaders(a *Auth, readFile func(string) ([]byte, error)) map[string]Read
 	}
 }
 
-func readIssuer(n ast.Node, line int, at string, readFile func(string) ([]byte, error)) (i auth.Issuer, secretFile string, err error) {
+func readIssuer(n ast.Node, line int, at string, from files) (i auth.Issuer, secretFile string, err error) {
 	err = readMapping(line, at, map[string]Reader{
-		"url": setText(&i.URL), "audiences": setTexts(&i.Audiences), "audience-claim": setText(&i.AudienceClaim), "client-ids": setTexts(&i.ClientIDs), "keys": setText(&i.Keys),
+		"url": setText(&i.URL), "audiences": setTexts(&i.Audiences), "audience-claim": setText(&i.AudienceClaim), "client-ids": setTexts(&i.ClientIDs), "keys": from.setPath(&i.Keys),
 		"introspection": func(n ast.Node, line int, at string) (err error) {
-			i.Introspection, secretFile, err = readIntrospection(n, line, at, readFile)
+			i.Introspection, secretFile, err = readIntrospection(n, line, at, from)
 			return err
 		},
 	}, n)
 	return i, secretFile, err
 }
 
-func readIntrospection(n ast.Node, line int, at string, readFile func(string) ([]byte, error)) (in *auth.Introspection, secretFile string, err error) {
+func readIntrospection(n ast.Node, line int, at string, from files) (in *auth.Introspection, secretFile string, err error) {
 	in = new(auth.Introspection)
 	secrets := 0
 	secret := func(read Reader) Reader {
@@ -92,10 +110,10 @@ func readIntrospection(n ast.Node, line int, at string, readFile func(string) ([
 	err = readMapping(line, at, map[string]Reader{
 		"url": setText(&in.URL), "client-id": setText(&in.ClientID), "client-secret": secret(setText(&in.ClientSecret)),
 		"client-secret-file": secret(func(n ast.Node, line int, at string) error {
-			if err := setText(&secretFile)(n, line, at); err != nil {
+			if err := from.setPath(&secretFile)(n, line, at); err != nil {
 				return err
 			}
-			data, err := readFile(secretFile)
+			data, err := from.read(secretFile)
 			if err != nil {
 				return mistake(line, at, err)
 			}

@@ -32,7 +32,7 @@ const whole = `auth:
 
 // readSection reads a file that has the section alone.
 func readSection(file string) (a Auth, err error) {
-	return a, Read([]byte(file), map[string]Reader{"auth": ReadAuth(&a, secrets)})
+	return a, Read([]byte(file), map[string]Reader{"auth": ReadAuth(&a, "", secrets)})
 }
 
 // secrets stands for the files of secrets.

@@ -47,6 +47,7 @@ func TestSetAuth(t *testing.T) {
 		"another public URL": {Issuers: both.Issuers, PublicURL: "https://else.example.com"},
 		"anonymous":          {Issuers: both.Issuers, PublicURL: public, AllowAnonymous: true},
 		"a broken issuer":    {Issuers: []auth.Issuer{{URL: "http://id.example.com"}}, PublicURL: public},
+		"keys of no file":    {Issuers: []auth.Issuer{{URL: second.URL, Keys: "absent.json"}}, PublicURL: public},
 	} {
 		if err := rt.SetAuth(c); err == nil {
 			t.Errorf("%s was taken", name)
