@@ -203,8 +203,8 @@ func leftOut(f *hostfile.File) (all []string) {
 	return all
 }
 
-// checkBackends returns what is wrong with backends. What is unset may be set where the server runs: it is written to w, as
-// what has no effect is.
+// checkBackends returns what is wrong with backends, each of which serve would leave out. What has no effect is written to w,
+// and so are programs that are not there, which may be when somebody calls.
 func checkBackends(s *settings, w io.Writer) error {
 	if s.hosted == nil {
 		return nil
@@ -218,7 +218,7 @@ func checkBackends(s *settings, w io.Writer) error {
 	}
 	for _, b := range s.hosted.Backends {
 		if errors.Is(b.Err, hostfile.ErrUnset) && !b.Disabled {
-			fmt.Fprintf(w, "%s would be left out: %s\n", b.Name, oneLine(b.Err))
+			faults = append(faults, fmt.Errorf("%s would be left out: %s", b.Name, oneLine(b.Err)))
 		}
 		if b.Usable() {
 			if err := b.FindProgram(os.LookupEnv); err != nil {

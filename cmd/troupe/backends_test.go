@@ -253,11 +253,21 @@ func TestConfigOfBackends(t *testing.T) {
 	file := writeConfig(t, "memory: true\nbackends:\n  a:\n    command: npx\n    args: [-y, '${TROUPE_TEST_NOT_SET:-server}']\n    env: {TOKEN: s3cret-s3cret}\n  b: {command: b, args: ['${TROUPE_TEST_NOT_SET}']}\n")
 	broken := writeServers(t, "{\"mcpServers\": {\n\"c\": {\"command\": \"c\", \"autoApprove\": [\"x\"]},\n\"d\": {\"comand\": \"d\"}}}")
 	code, out, errs := outputOf("config", "check", "--config", file)
-	if code != 0 || out != "ok\n" || !strings.Contains(errs, "b would be left out: "+file+":7: backends.b.args[0]: the variable TROUPE_TEST_NOT_SET is not set") {
+	if code != 2 || out != "" || !strings.Contains(errs, "b would be left out: "+file+":7: backends.b.args[0]: the variable TROUPE_TEST_NOT_SET is not set") {
 		t.Errorf("it ends with %d, %q and %q", code, out, errs)
 	}
 	absent := writeConfig(t, "memory: true\nbackends:\n  a: {command: no-such-program}\n")
 	if code, _, errs := outputOf("config", "check", "--config", absent); code != 0 || !strings.Contains(errs, "a would not start here: there is no program no-such-program in PATH") {
+		t.Errorf("it ends with %d and %q", code, errs)
+	}
+	secret := writeConfig(t, "memory: true\nbackends:\n  a: {command: go}\n  b: {command: b, env: {TOKEN: '${file:absent}'}}\n")
+	if code, _, errs := outputOf("config", "check", "--config", secret); code != 2 || !strings.Contains(errs, "b would be left out: "+secret+":4: ") {
+		t.Errorf("it ends with %d and %q", code, errs)
+	}
+	if code, out, errs := outputOf("config", "check", "--memory", "--", "no-such-program", "--listen"); code != 0 || out != "ok\n" || !strings.Contains(errs, "no-such-program would not start here") {
+		t.Errorf("it ends with %d, %q and %q", code, out, errs)
+	}
+	if code, _, errs := outputOf("config", "check", "no-such-program"); code != 2 || !strings.Contains(errs, "stands behind --, as in: troupe config check -- no-such-program") {
 		t.Errorf("it ends with %d and %q", code, errs)
 	}
 	code, _, errs = outputOf("config", "check", "--config", file, "--servers", broken)

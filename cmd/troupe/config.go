@@ -33,15 +33,20 @@ func configCommand(stdout, stderr io.Writer) *cobra.Command {
 func configCheck(stdout, stderr io.Writer) *cobra.Command {
 	var s settings
 	cmd := &cobra.Command{
-		Use:   "check [flags]",
+		Use:   "check [flags] [-- COMMAND ARGS]",
 		Short: "Say whether troupe serve would take its settings",
 		Long: "Reads all settings of troupe serve, and the files that they name, and says what is wrong and where it was set, or\n" +
 			"ok. Whether other processes leave it the data directory and the addresses shows when it starts. Exit codes: 0 if\n" +
-			"the settings are good, 2 if they are not. Environment variables that look like settings and are none are named.",
+			"the settings are good and no backend would be left out, 2 otherwise. Programs of backends that are not there, and\n" +
+			"environment variables that look like settings and are none, are named.",
 		Example: `  troupe config check --config /etc/troupe.yaml && systemctl reload troupe
-  docker run --rm --env-file troupe.env IMAGE config check`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+  docker run --rm --env-file troupe.env IMAGE config check
+  troupe config check -- npx -y @modelcontextprotocol/server-everything`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var err error
+			if s.command, err = commandBehind(cmd, args); err != nil {
+				return err
+			}
 			if s.helpLimits {
 				return s.table.writeSettings(cmd)
 			}
@@ -59,10 +64,11 @@ func configCheck(stdout, stderr io.Writer) *cobra.Command {
 					return err
 				}
 			}
-			_, err := fmt.Fprintln(stdout, "ok")
+			_, err = fmt.Fprintln(stdout, "ok")
 			return err
 		},
 	}
+	cmd.Flags().SetInterspersed(false) // as those of serve
 	s.register(cmd, settingGroups, serveFlags...)
 	return cmd
 }
