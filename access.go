@@ -236,6 +236,11 @@ func (s *serviceScopes) checkScopes(principal any, needs []string) *refusal.Refu
 		label = bearer.Label(refused.Reason)
 	}
 	s.rt.observer().Rejected(refused.Status, label)
+	if !isAnonymous(principal) {
+		p := principalOf(principal)
+		refused.Known = append((&auth.Identity{Issuer: p.Issuer, Subject: p.Subject, Client: p.Client}).Whose(), refused.Known...)
+	}
+	bearer.Log(s.rt.hits, requestOf(principal), refused)
 	err := mcp.NewError(refusal.Scope.Code, refused.Text).WithData(struct {
 		Scopes []string `json:"scopes"`
 	}{refused.Scopes})

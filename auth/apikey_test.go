@@ -201,6 +201,12 @@ func TestAPIKeys(t *testing.T) {
 			t.Error("the verdict holds longer than the key")
 		}
 		expect(t, a, key, "401 expired")
+		_, err := a.Verify(t.Context(), key, server)
+		var log bytes.Buffer
+		slog.New(slog.NewJSONHandler(&log, nil)).Info("refused", slog.Any("refusal", err))
+		if !strings.Contains(log.String(), `"reason":"expired","status":401,"key":{"id":"k1","name":"CI","expired":`) {
+			t.Errorf("a log has of a key that has expired: %s", &log)
+		}
 		s.change(key, func(k *APIKey) { k.Expires = time.Time{} })
 		time.Sleep(time.Minute)
 		if v := expect(t, a, key, "200"); !v.Ends().IsZero() || !v.Valid(time.Now()) {

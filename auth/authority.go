@@ -87,11 +87,11 @@ func (a *Authority) Authenticate(ctx context.Context, h http.Header, server *Res
 	case token == "" && a.config.AllowAnonymous:
 		return nil, nil
 	case token == "":
-		return nil, missingCredentials()
+		return nil, a.Missing(nil)
 	}
 	v, err := last.Verify(ctx, a, token, server.url)
 	if err == nil && !v.Serves(server.names...) {
-		return nil, invalidToken(ReasonAudience, slog.String("key", v.Subject), slog.Any("servers", v.Servers), slog.Any("want", server.names))
+		return nil, (&APIKey{ID: v.Subject, Name: v.name}).refuseKey(ReasonAudience, slog.Any("servers", v.Servers), slog.Any("want", server.names))
 	}
 	return v, err
 }

@@ -107,7 +107,7 @@ func TestConfigIsCopied(t *testing.T) {
 		defer b.Close()
 		c.Issuers[0].ClientIDs[0] = "other"
 		expect(t, b, token("a", nil, nil), "200")
-		if s := a.Resource("/", "", nil).Challenge(missingCredentials()); !strings.HasSuffix(s, `scope="a"`) || a.missingScopes([]string{"a"}, []string{"b"}) != nil {
+		if s := a.Resource("/", "", nil).Challenge(a.Missing(nil)); !strings.HasSuffix(s, `scope="a"`) || a.missingScopes([]string{"a"}, []string{"b"}) != nil {
 			t.Error(s)
 		}
 	})

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -66,6 +67,8 @@ type Refusal struct {
 	RetryAfter time.Duration
 	// Detail are the claims that did not fit and what was expected, for the log. Nobody has verified them. The token is not among them.
 	Detail []slog.Attr
+	// Known is what has been verified, for the log: whose the token or the API key is, and which scopes it lacks.
+	Known []slog.Attr
 	// Err is the error behind a 503. It may be nil.
 	Err error
 }
@@ -73,7 +76,7 @@ type Refusal struct {
 // Error returns the reason and the detail.
 func (r *Refusal) Error() string {
 	text := fmt.Sprintf("auth: %d: %s", r.Status, r.Reason)
-	for _, a := range r.Detail {
+	for _, a := range slices.Concat(r.Known, r.Detail) {
 		text += fmt.Sprintf(", %s: %s", a.Key, a.Value)
 	}
 	if r.Err != nil {
@@ -87,7 +90,7 @@ func (r *Refusal) Unwrap() error { return r.Err }
 
 // LogValue has the detail in a group named unverified.
 func (r *Refusal) LogValue() slog.Value {
-	attrs := []slog.Attr{slog.String("reason", string(r.Reason)), slog.Int("status", r.Status)}
+	attrs := append([]slog.Attr{slog.String("reason", string(r.Reason)), slog.Int("status", r.Status)}, r.Known...)
 	if len(r.Detail) > 0 {
 		attrs = append(attrs, slog.Attr{Key: "unverified", Value: slog.GroupValue(r.Detail...)})
 	}
@@ -99,15 +102,49 @@ func (r *Refusal) LogValue() slog.Value {
 
 // The texts for clients. Those that are exported are for callers that refuse a token which counts.
 const (
-	TextMissing     = "an access token is required"
+	textMissing     = "an access token is required"
+	textNoKey       = "an API key is required: send Authorization: Bearer KEY"
+	textNeither     = "an access token or an API key is required: send Authorization: Bearer TOKEN"
 	textRequest     = "the Authorization header must be one credential"
 	TextInvalid     = "the access token is not valid for this server"
 	textScope       = "the access token lacks a scope"
 	TextUnavailable = "the access token cannot be verified at the moment: try again shortly"
 )
 
-func missingCredentials() *Refusal {
-	return &Refusal{Status: http.StatusUnauthorized, Reason: ReasonMissing, Text: TextMissing}
+// Missing is the refusal of a request without credentials. Its scopes are those to ask for, nil for the least that a client needs.
+func (a *Authority) Missing(scopes []string) *Refusal {
+	text := textMissing
+	switch {
+	case a.keys != nil && len(a.issuers) == 0:
+		text = textNoKey
+	case a.keys != nil:
+		text = textNeither
+	}
+	return &Refusal{Status: http.StatusUnauthorized, Reason: ReasonMissing, Text: text, Scopes: scopes}
+}
+
+// openID is the id of an API key in a log. It opens nothing: what hides the ids of sessions there has no need to hide it.
+type openID string
+
+// NoSecret is the id as a log may show it.
+func (i openID) NoSecret() string { return string(i) }
+
+// Whose are the attributes of a log that say who makes a request.
+func (id *Identity) Whose() []slog.Attr {
+	switch {
+	case id.Issuer == KeyIssuer:
+		return []slog.Attr{slog.Group("key", slog.Any("id", openID(id.Subject)))}
+	case id.Client == "" || id.Client == id.Subject:
+		return []slog.Attr{slog.String("issuer", id.Issuer), slog.String("subject", id.Subject)}
+	}
+	return []slog.Attr{slog.String("issuer", id.Issuer), slog.String("subject", id.Subject), slog.String("client", id.Client)}
+}
+
+// refuseKey is the refusal of an API key that there is.
+func (k *APIKey) refuseKey(why Reason, detail ...any) *Refusal {
+	r := invalidToken(why)
+	r.Known = []slog.Attr{slog.Group("key", append([]any{slog.Any("id", openID(k.ID)), slog.String("name", k.Name)}, detail...)...)}
+	return r
 }
 
 func invalidRequest() *Refusal {

@@ -26,7 +26,7 @@ func TestResource(t *testing.T) {
 		if s.URL() != tt.url || s.WellKnown() != tt.wellKnown {
 			t.Errorf("%s and %s: %s at %s", tt.public, tt.path, s.URL(), s.WellKnown())
 		}
-		if got, want := s.Challenge(missingCredentials()), `Bearer resource_metadata="`+tt.document+`"`; got != want {
+		if got, want := s.Challenge(a.Missing(nil)), `Bearer resource_metadata="`+tt.document+`"`; got != want {
 			t.Errorf("%s and %s: %s, want %s", tt.public, tt.path, got, want)
 		}
 	}
@@ -71,7 +71,7 @@ func TestChallenge(t *testing.T) {
 		refusal *Refusal
 		want    string
 	}{
-		"no credentials": {missingCredentials(), "Bearer " + where + `, scope="files:read x"`},
+		"no credentials": {a.Missing(nil), "Bearer " + where + `, scope="files:read x"`},
 		"a bad request":  {invalidRequest(), `Bearer error="invalid_request", error_description="the Authorization header must be one credential", ` + where + `, scope="files:read x"`},
 		"a bad token":    {invalidToken(ReasonExpired), `Bearer error="invalid_token", error_description="the access token is not valid for this server", ` + where + `, scope="files:read x"`},
 		"a scope":        {a.Require([]string{"a", "offline_access"}, []string{"b"}), `Bearer error="insufficient_scope", error_description="the access token lacks a scope", ` + where + `, scope="a b"`},
@@ -84,7 +84,7 @@ func TestChallenge(t *testing.T) {
 	if got, want := quotedParameter("a", `b"c\d`), `a="b\"c\\d"`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	if refuseUnavailable(ReasonUnavailable, 0, nil).RetryAfter.Seconds() != 1 || missingCredentials().Status != http.StatusUnauthorized {
+	if refuseUnavailable(ReasonUnavailable, 0, nil).RetryAfter.Seconds() != 1 || a.Missing(nil).Status != http.StatusUnauthorized {
 		t.Error("an outage is over at once, or a request without credentials is none")
 	}
 }

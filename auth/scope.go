@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -82,8 +83,12 @@ func (a *Authority) missingScopes(granted, needed []string) (missing []string) {
 // Require returns nil if the granted scopes hold or imply the needed ones, and otherwise a 403. Its scopes are the granted and the needed ones together: a client that
 // asks for exactly those gets a token that does all that the old one did. offline_access is never among them. The zero Authority has no scope imply another.
 func (a *Authority) Require(granted, needed []string) *Refusal {
-	if len(a.missingScopes(granted, needed)) == 0 {
+	missing := a.missingScopes(granted, needed)
+	if len(missing) == 0 {
 		return nil
 	}
-	return &Refusal{Status: http.StatusForbidden, Code: InsufficientScope, Reason: ReasonScope, Text: textScope, Scopes: toAskFor(slices.Concat(granted, needed))}
+	return &Refusal{
+		Status: http.StatusForbidden, Code: InsufficientScope, Reason: ReasonScope, Text: textScope, Scopes: toAskFor(slices.Concat(granted, needed)),
+		Known: []slog.Attr{slog.Any("lacks", missing), slog.Any("has", granted)},
+	}
 }

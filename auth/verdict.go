@@ -18,6 +18,7 @@ type Verdict struct {
 	goodUntil *atomic.Int64 // issuer.goodUntil
 	refused   *Refusal      // of a token that the issuer does not know
 	found     *keyEntry     // of an API key, nil for a token
+	name      string        // of an API key
 
 	// Memo keeps what the caller has made of the verdict, so that it is made once and not with each request. The Authority does not look at it.
 	Memo atomic.Value

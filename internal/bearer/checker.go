@@ -205,7 +205,7 @@ func (c *Checker) refuse(r *http.Request, server *auth.Resource, no *auth.Refusa
 	if no.Code != "" || no.Reason == auth.ReasonKey { // whoever makes up the names of keys gets 503
 		c.fail(r.RemoteAddr)
 	}
-	c.log(r, no)
+	Log(c.hits, r, no)
 	return denial(server, no)
 }
 
@@ -225,7 +225,8 @@ func (c *Checker) fail(address string) {
 // logged is how many refusals for one reason are logged in a minute.
 const logged = 10
 
-func (c *Checker) log(r *http.Request, no *auth.Refusal) {
+// Log writes why a request is refused, up to ten times a minute for each reason. Of a message that came by way of another process there is no request.
+func Log(to *limits.Log, r *http.Request, no *auth.Refusal) {
 	level, most := slog.LevelInfo, logged
 	switch {
 	case no.Reason == auth.ReasonMissing: // as each client begins
@@ -233,8 +234,11 @@ func (c *Checker) log(r *http.Request, no *auth.Refusal) {
 	case no.Status >= http.StatusInternalServerError:
 		level = slog.LevelWarn
 	}
-	c.hits.Often(most, level, "a request is refused because of its access token: "+string(no.Reason),
-		slog.String("path", r.URL.Path), slog.String("address", r.RemoteAddr), slog.Any("refusal", no))
+	attrs := []slog.Attr{slog.Any("refusal", no)}
+	if r != nil {
+		attrs = []slog.Attr{slog.String("path", r.URL.Path), slog.String("address", r.RemoteAddr), attrs[0]}
+	}
+	to.Often(most, level, "a request is refused because of its access token: "+string(no.Reason), attrs...)
 }
 
 // Label is the label of a reason where refusals are counted.
@@ -255,7 +259,7 @@ func (c *Checker) Require(path string, anonymous bool, granted, needed []string)
 		return nil, ""
 	}
 	if anonymous {
-		no = &auth.Refusal{Status: http.StatusUnauthorized, Reason: auth.ReasonMissing, Text: auth.TextMissing, Scopes: no.Scopes}
+		no = t.authority.Missing(no.Scopes)
 	}
 	return no, t.at(path).Challenge(no)
 }

@@ -11,7 +11,8 @@ import (
 
 // Discreet returns a handler that passes records on to next with each id of a session or a stream
 // replaced by its [Hash]: whoever has the id of an anonymous session can use that session. The
-// store's own log, errors and the names of actors hold ids, too, so every text is looked at.
+// store's own log, errors and the names of actors hold ids, too, so every text is looked at. A value with a method
+// NoSecret stays as that returns it.
 func Discreet(next slog.Handler) slog.Handler { return discreet{next} }
 
 type discreet struct{ next slog.Handler }
@@ -49,6 +50,10 @@ func maskedAttr(a slog.Attr) slog.Attr {
 	case slog.KindGroup:
 		a.Value = slog.GroupValue(masked(v.Group())...)
 	case slog.KindAny:
+		if open, ok := v.Any().(interface{ NoSecret() string }); ok {
+			a.Value = slog.StringValue(strings.ToValidUTF8(open.NoSecret(), "\uFFFD"))
+			break
+		}
 		a.Value = v
 		if text := fmt.Sprint(v.Any()); Masked(text) != text { // also where it lies in a value of another type
 			a.Value = slog.StringValue(Masked(text))

@@ -15,8 +15,12 @@ func TestDiscreet(t *testing.T) {
 	var b strings.Builder
 	log := slog.New(Discreet(slog.NewTextHandler(&b, nil))).With("with", "ev.t.s."+id).WithGroup("g")
 	log.Info("stream "+id+".17.0 and "+tagged, "id", id, "error", errors.New("no "+tagged), slog.Group("in", "deep", `"`+id+`"`),
-		"list", []string{"x", id}, "valuer", valuer(id), "n", 7, "text", "as it was")
+		"list", []string{"x", id}, "valuer", valuer(id), "n", 7, "text", "as it was", "open", open(id+"\xff"))
 	got := b.String()
+	got, shown := strings.CutSuffix(got, " g.open=\""+id+"\uFFFD\"\n")
+	if !shown {
+		t.Errorf("what is no secret is not shown: %s", got)
+	}
 	if strings.Contains(got, id) || strings.Contains(got, "234567abc") {
 		t.Errorf("an id is shown: %s", got)
 	}
@@ -29,6 +33,10 @@ func TestDiscreet(t *testing.T) {
 		}
 	}
 }
+
+type open string
+
+func (o open) NoSecret() string { return string(o) }
 
 type valuer string
 

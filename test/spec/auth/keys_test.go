@@ -114,6 +114,16 @@ func TestAPIKeysAlone(t *testing.T) {
 	if got := challenge(t, a.Header); a.StatusCode != 401 || len(got) != 1 || got["realm"] != "mcp" {
 		t.Errorf("without a key: %s %v", a.Status, a.Header)
 	}
+	if !strings.Contains(a.Body, "an API key is required: send Authorization: Bearer KEY") {
+		t.Errorf("without a key the text is %s", a.Body)
+	}
+	k, secret, err := d.Runtime.APIKeys().Create(t.Context(), auth.APIKey{Name: "CI", Servers: []string{"elsewhere"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a := d.as(secret).Post(listTools); a.StatusCode != 401 || !strings.Contains(d.log.String(), `"key":{"id":"`+k.ID+`","name":"CI",`) {
+		t.Errorf("with a key of another server: %s, and the log has not which: %s", a.Status, d.log)
+	}
 	origin := strings.TrimSuffix(c.URL, "/mcp")
 	for _, path := range []string{"/.well-known/oauth-protected-resource/mcp", "/.well-known/oauth-protected-resource/sse", "/.well-known/oauth-protected-resource", "/.well-known/oauth-authorization-server"} {
 		c.URL = origin + path

@@ -104,4 +104,9 @@ func TestStepUp(t *testing.T) {
 		said.add(a, "scope", want["scope"])
 	}
 	said.compare(t, "scopes")
+	for _, want := range []string{`"path":"/mcp","address":`, `"reason":"scope","status":403,"issuer":"` + d.id.URL + `","subject":"alice","client":"editor","lacks":["files:write"],"has":["openid","offline_access","files:read"]`} {
+		if !strings.Contains(d.log.String(), want) {
+			t.Errorf("the log has no %s: %s", want, d.log)
+		}
+	}
 }
