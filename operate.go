@@ -47,7 +47,7 @@ func (rt *operations) openAdmin() (shut func()) {
 	if rt.opts.Dir == "" || rt.opts.Store.NoSocket {
 		return func() {}
 	}
-	srv, err := admin.Listen(rt.opts.Dir, admin.Operated{Operator: &rt.process, Keys: apikey.NewOperated(rt.APIKeys(), accessError), Revoked: revocation.NewOperated(rt.revoked, accessError), Backends: hosting.NewOperated(rt.backends)})
+	srv, err := admin.Listen(rt.opts.Dir, admin.Operated{Operator: &rt.process, Keys: apikey.NewOperated(rt.APIKeys(), accessError), Revoked: revocation.NewOperated(rt.revoked, accessError, revocation.About{Issuers: rt.revocableIssuers, Held: rt.heldBy}), Backends: hosting.NewOperated(rt.backends)})
 	if err != nil {
 		rt.log.Warn("troupe calls, tasks, sessions, keys, revoke, backends, nodes and drain cannot reach this process", "error", err)
 		return func() {}
@@ -108,6 +108,22 @@ func (rt *operations) knownIssuers() []string {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	return append([]string{auth.KeyIssuer}, rt.issuers...)
+}
+
+// revocableIssuers are the issuers that an operator may mean, nil where the program decides whose principals there are.
+func (rt *operations) revocableIssuers() []string {
+	if rt.opts.Auth == nil {
+		return nil
+	}
+	return rt.knownIssuers()
+}
+
+// heldBy counts what those have whom a revocation is about.
+func (rt *operations) heldBy(ctx context.Context, r revocation.Revocation) (operator.Ended, error) {
+	return rt.endings().CountHeld(ctx, rt.tenantsOf(&r), func(holder any) bool {
+		p := principalOf(holder)
+		return revocation.Match{r}.Is(p.Issuer, p.Subject, p.Client)
+	})
 }
 
 // tenantsNamed are the tenants of a principal as an operator names it: its tenant, "SUBJECT of ISSUER", or a subject, which is a user and a machine at each issuer that is known. It returns none

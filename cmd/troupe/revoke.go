@@ -29,7 +29,8 @@ func revokeCommand(stdout io.Writer) *cobra.Command {
 			"store again. Who gets a new token from the issuer comes in again, unless --ban refuses those, too. An API key is\n" +
 			"revoked for good. Asks the server that uses a data directory, or opens the store there if none runs.\n\n" +
 			"Tokens are refused for the time of --for: that must be as long as a token of the issuer lives. A token that does not\n" +
-			"say when it was issued counts as issued before.",
+			"say when it was issued counts as issued before. An issuer that the server does not have is refused, and it says how\n" +
+			"much of theirs was found.",
 		Example: `  troupe revoke --subject alice --issuer https://id.example.com
   troupe revoke --client 5f2c --for 7d     its tokens live for a week
   troupe revoke --subject mallory --ban    until troupe revoke rm
@@ -57,7 +58,7 @@ func revokeCommand(stdout io.Writer) *cobra.Command {
 				case want.Key != "":
 					_, err = fmt.Fprintf(stdout, "the API key %s is revoked\n", r.Subject)
 				default:
-					_, err = fmt.Fprintf(stdout, "%s %s is revoked: %s (%s)\n", kindOf(&r), plainLine(whoOf(&r), 100), untilOf(&r), r.ID)
+					_, err = fmt.Fprintf(stdout, "%s %s is revoked: %s (%s)\n%s", kindOf(&r), plainLine(whoOf(&r), 100), untilOf(&r), r.ID, heldOf(&r))
 				}
 				return err
 			})
@@ -83,7 +84,7 @@ func revokeCommand(stdout io.Writer) *cobra.Command {
 // askRevocations runs f with the revocations of the server that uses the data directory, or with those in the store there if no process uses it.
 func askRevocations(ctx context.Context, data string, f func(admin.Revocations) error) error {
 	return askStore(ctx, data, func(c *admin.Client) error { return f(c) }, func(rt *troupe.Runtime) error {
-		return f(revocation.NewOperated(revocations{rt.Revocations()}, func(err error) error { return err }))
+		return f(revocation.NewOperated(revocations{rt.Revocations()}, func(err error) error { return err }, revocation.About{}))
 	})
 }
 
@@ -135,6 +136,14 @@ func untilOf(r *admin.Revocation) string {
 		return "all tokens are refused until it is removed"
 	}
 	return "tokens issued before " + r.Created.Format(time.RFC3339) + " are refused until " + r.Expires.Format(time.RFC3339)
+}
+
+// heldOf says what ends by it, where that is known.
+func heldOf(r *admin.Revocation) string {
+	if r.Held == nil {
+		return ""
+	}
+	return fmt.Sprintf("%d sessions, %d calls on this node and %d tasks of theirs were found\n", r.Held.Sessions, r.Held.Calls, r.Held.Tasks)
 }
 
 func revokeList(stdout io.Writer, data *string) *cobra.Command {

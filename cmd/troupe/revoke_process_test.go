@@ -17,7 +17,7 @@ func TestRevokeOfARunningServer(t *testing.T) {
 	t.Parallel()
 	binary(t)
 	dir := t.TempDir()
-	p := start(t, "--data", dir, "--api-keys")
+	p := start(t, "--data", dir, "--api-keys", "--auth-issuer", "https://id.example.com", "--public-url", "http://127.0.0.1:8080")
 	const initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
 	status := func(key string) int {
 		t.Helper()
@@ -58,8 +58,19 @@ func TestRevokeOfARunningServer(t *testing.T) {
 	if out := asOperator(t, dir, 0, "keys", "ls"); !strings.Contains(out, "revoked") {
 		t.Errorf("keys ls:\n%s", out)
 	}
-	if out := asOperator(t, dir, 0, "revoke", "--subject", "alice", "--issuer", "https://id.example.com", "--for", "7d"); !strings.HasPrefix(out, "subject alice is revoked: tokens issued before ") {
+	if out := asOperator(t, dir, 0, "revoke", "--subject", "alice", "--issuer", "https://id.example.com", "--for", "7d"); !strings.HasPrefix(out, "subject alice is revoked: tokens issued before ") || !strings.HasSuffix(out, "\n0 sessions, 0 calls on this node and 0 tasks of theirs were found\n") {
 		t.Errorf("revoke of a subject: %q", out)
+	}
+	if out := asOperator(t, dir, 1, "revoke", "--subject", "carol", "--issuer", "https://id.exampl.com", "--ban"); !strings.Contains(out, "nobody is revoked: ") || !strings.Contains(out, "no issuer https://id.exampl.com, but troupe:keys, https://id.example.com;") {
+		t.Errorf("a ban at an issuer that is none: %q", out)
+	}
+	if out := asOperator(t, dir, 0, "revoke", "--client", other.ID); !strings.HasSuffix(out, "\n2 sessions, 0 calls on this node and 0 tasks of theirs were found\n") {
+		t.Errorf("revoke of who has a session: %q", out)
+	}
+	for _, r := range list() {
+		if r.Client == other.ID {
+			asOperator(t, dir, 0, "revoke", "rm", r.ID)
+		}
 	}
 	if out := asOperator(t, dir, 0, "revoke", "--client", "app", "--ban"); !strings.HasPrefix(out, "client app is revoked: all tokens are refused until it is removed (") {
 		t.Errorf("a ban of a client: %q", out)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/troupe-run/troupe/operator"
 )
 
 var (
@@ -23,6 +25,9 @@ type Revocations interface {
 	RemoveRevocation(ctx context.Context, id string) (Revocation, error)
 }
 
+// Held is how much somebody has.
+type Held = operator.Ended
+
 // Revocation is what is told of a revocation.
 type Revocation struct {
 	ID      string     `json:"id"`
@@ -31,6 +36,9 @@ type Revocation struct {
 	Issuer  string     `json:"issuer,omitempty"` // absent: any
 	Created time.Time  `json:"created"`
 	Expires *time.Time `json:"expires,omitempty"` // absent: it is a ban
+
+	// Held is what a subject or a client had when it was revoked; a list has it not.
+	Held *Held `json:"held,omitempty"`
 }
 
 // RevocationOf returns a revocation by its parts. The zero time of expires is that of a ban.

@@ -54,6 +54,33 @@ func (p Endings) tenantsOf(theirs whose) []string {
 	return all
 }
 
+// CountHeld counts what principals have: sessions in the store, calls on this node of these tenants or of whom holder returns true for, and open tasks in the store.
+func (p Endings) CountHeld(ctx context.Context, tenants []string, holder func(principal any) bool) (held operator.Ended, err error) {
+	for _, tenant := range tenants {
+		found, err := p.Store.SessionsOf(ctx, tenant)
+		if err != nil {
+			return held, err
+		}
+		held.Sessions += len(found)
+	}
+	held.Calls = len(actors.Calls(p.Node, func(c *actors.CallInfo) bool {
+		return slices.Contains(tenants, c.Session.Tenant) || holder(c.Principal)
+	}))
+	for from, more := uint64(0), true; more; more = from != 0 {
+		all, next, err := p.Pool.All(ctx, from, Looks)
+		if err != nil {
+			return held, err
+		}
+		for i := range all {
+			if all[i].Record.State != task.Ended && slices.Contains(tenants, all[i].Key.Tenant) {
+				held.Tasks++
+			}
+		}
+		from = next
+	}
+	return held, nil
+}
+
 // EndHere ends on this node what an operator has ended on another one.
 func (p Endings) EndHere(ctx context.Context, e *actors.OperatorEnd) error {
 	_, err := p.endCallsHere(ctx, e)

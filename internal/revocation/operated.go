@@ -2,6 +2,10 @@ package revocation
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/troupe-run/troupe/internal/admin"
 )
@@ -16,14 +20,28 @@ type operable interface {
 
 // Operated are revocations as an operator sees them.
 type Operated struct {
-	of   operable
-	tell func(error) error
+	of    operable
+	tell  func(error) error
+	about About
 }
+
+// About is what a server knows of whom an operator names. The zero value knows nothing.
+type About struct {
+	// Issuers are those whose tokens the server has taken; nil says that it may be anybody's.
+	Issuers func() []string
+	// Held counts what those have whom a revocation is about.
+	Held func(context.Context, Revocation) (admin.Held, error)
+}
+
+// heldTime bounds how long a revocation waits for the count of what it ends.
+const heldTime = time.Second
 
 var _ admin.Revocations = Operated{}
 
 // NewOperated returns revocations as an operator sees them. tell returns an error, or nil, as the operator is told of it.
-func NewOperated(all operable, tell func(error) error) Operated { return Operated{all, tell} }
+func NewOperated(all operable, tell func(error) error, about About) Operated {
+	return Operated{all, tell, about}
+}
 
 func shown(r *Revocation) admin.Revocation {
 	return admin.RevocationOf(r.ID, r.Subject, r.Client, r.Issuer, r.Created, r.Expires)
@@ -41,14 +59,45 @@ func (o Operated) Revocations(ctx context.Context) ([]admin.Revocation, error) {
 
 // Revoke implements [admin.Revocations].
 func (o Operated) Revoke(ctx context.Context, want admin.RevocationRequest) (admin.Revocation, error) {
-	var r Revocation
-	var err error
 	if want.Key != "" {
-		r, err = o.of.RevokeKey(ctx, want.Key)
-	} else {
-		r, err = o.of.Revoke(ctx, Revocation{Subject: want.Subject, Client: want.Client, Issuer: want.Issuer, Ban: want.Ban, Expires: want.Expires})
+		r, err := o.of.RevokeKey(ctx, want.Key)
+		return shown(&r), o.tell(err)
 	}
-	return shown(&r), o.tell(err)
+	if err := o.checkIssuer(want.Issuer); err != nil {
+		return admin.Revocation{}, o.tell(err)
+	}
+	asked := Revocation{Subject: want.Subject, Client: want.Client, Issuer: want.Issuer, Ban: want.Ban, Expires: want.Expires}
+	held := o.countHeld(ctx, asked)
+	r, err := o.of.Revoke(ctx, asked)
+	told := shown(&r)
+	told.Held = held
+	return told, o.tell(err)
+}
+
+// checkIssuer refuses an issuer of which the server has taken no token: what is meant would go on.
+func (o Operated) checkIssuer(issuer string) error {
+	if issuer == "" || o.about.Issuers == nil {
+		return nil
+	}
+	all := o.about.Issuers()
+	if all == nil || slices.Contains(all, issuer) {
+		return nil
+	}
+	return fmt.Errorf("%w: the server has no issuer %s, but %s; without an issuer the name counts at each", ErrBad, issuer, strings.Join(all, ", "))
+}
+
+// countHeld counts what is to end, nil if that is not known soon.
+func (o Operated) countHeld(ctx context.Context, r Revocation) *admin.Held {
+	if o.about.Held == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, heldTime)
+	defer cancel()
+	held, err := o.about.Held(ctx, r)
+	if err != nil {
+		return nil
+	}
+	return &held
 }
 
 // RemoveRevocation implements [admin.Revocations].
