@@ -21,7 +21,7 @@ import (
 )
 
 // keysCommand makes API keys, and ends them.
-func keysCommand(stdout io.Writer) *cobra.Command {
+func keysCommand(stdout, stderr io.Writer) *cobra.Command {
 	var data string
 	cmd := &cobra.Command{
 		Use:   "keys",
@@ -35,7 +35,7 @@ func keysCommand(stdout io.Writer) *cobra.Command {
   troupe keys revoke CI                  it ends, on every process within 2 seconds`,
 	}
 	dataFlag(cmd, &data)
-	cmd.AddCommand(keysCreate(stdout, &data), keysList(stdout, &data), keysRotate(stdout, &data), keysRevoke(stdout, &data))
+	cmd.AddCommand(keysCreate(stdout, stderr, &data), keysList(stdout, &data), keysRotate(stdout, stderr, &data), keysRevoke(stdout, &data))
 	return cmd
 }
 
@@ -111,17 +111,18 @@ func (d days) from(now time.Time) time.Time {
 	return now.Add(time.Duration(d))
 }
 
-func keysCreate(stdout io.Writer, data *string) *cobra.Command {
+func keysCreate(stdout, stderr io.Writer, data *string) *cobra.Command {
 	var want admin.KeyRequest
 	var expires days
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "create --name NAME",
 		Short: "Make an API key",
-		Long: "Makes an API key and shows it, this once. Without --server it is for every server, without --scope it has no\n" +
-			"scope, and without --expires it does not end. Its name is for people, and another key may have it once this one has ended.",
+		Long: "Makes an API key and writes it to standard output, this once; what else there is to say goes to standard error.\n" +
+			"Without --server it is for every server, without --scope it has no scope, and without --expires it does not end. Its\n" +
+			"name is for people, and another key may have it once this one has ended.",
 		Example: `  troupe keys create --name CI --server /mcp --scope files:read --expires 90d
-  troupe keys create --name CI --json | jq -r .secret | gh secret set TROUPE_KEY`,
+  troupe keys create --name CI | gh secret set TROUPE_KEY`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if want.Name == "" {
@@ -130,7 +131,7 @@ func keysCreate(stdout io.Writer, data *string) *cobra.Command {
 			want.Expires = expires.from(time.Now())
 			return askKeys(cmd.Context(), *data, func(c admin.Keys) error {
 				k, err := c.CreateKey(context.WithoutCancel(cmd.Context()), want)
-				return printNewKey(stdout, k, err, asJSON)
+				return printNewKey(stdout, stderr, k, err, asJSON, "")
 			})
 		},
 	}
@@ -171,14 +172,15 @@ func keysList(stdout io.Writer, data *string) *cobra.Command {
 	return cmd
 }
 
-func keysRotate(stdout io.Writer, data *string) *cobra.Command {
+func keysRotate(stdout, stderr io.Writer, data *string) *cobra.Command {
 	var overlap, expires days
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "rotate NAME|ID",
 		Short: "Replace the secret of an API key",
-		Long: "Makes another secret for a key and shows it, this once. The key keeps its id, its servers and its scopes, and so\n" +
-			"its clients keep their sessions and tasks. The old secret counts for the time of --overlap, and no longer than before.",
+		Long: "Makes another secret for a key and writes it to standard output, this once. The key keeps its id, its servers and its\n" +
+			"scopes, and so its clients keep their sessions and tasks. The old secret counts for the time of --overlap, and no\n" +
+			"longer than before.",
 		Example: `  troupe keys rotate CI --overlap 24h
   troupe keys rotate CI --overlap 24h --expires 90d   and the new one ends in 90 days`,
 		Args: cobra.ExactArgs(1),
@@ -186,16 +188,31 @@ func keysRotate(stdout io.Writer, data *string) *cobra.Command {
 			r := admin.Rotation{Overlap: time.Duration(overlap), Expires: expires.from(time.Now())}
 			return askKeys(cmd.Context(), *data, func(c admin.Keys) error {
 				k, err := c.RotateKey(context.WithoutCancel(cmd.Context()), args[0], r)
-				return printNewKey(stdout, k, err, asJSON)
+				return printNewKey(stdout, stderr, k, err, asJSON, oldSecret(k.Expires, time.Now(), r.Overlap))
 			})
 		},
 	}
 	f := cmd.Flags()
 	f.Var(&overlap, "overlap", "`time` for which the old secret still counts, such as 24h (it ends at once)")
 	f.Var(&expires, "expires", "`time` after which the key ends, such as 90d (as before)")
+	for _, name := range []string{"overlap", "expires"} {
+		f.Lookup(name).DefValue = "" // of a time without an end it would be said that it is "never"
+	}
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	f.SortFlags = false
 	return cmd
+}
+
+// oldSecret says for how long the secrets still count that a key had before it was rotated.
+func oldSecret(expires *time.Time, now time.Time, overlap time.Duration) string {
+	until := now.Add(overlap)
+	switch {
+	case overlap == 0:
+		return "The secret before it has ended.\n"
+	case expires != nil && expires.Before(until):
+		until = *expires
+	}
+	return "The secret before it counts until " + until.UTC().Format(time.RFC3339) + " at the latest.\n"
 }
 
 func keysRevoke(stdout io.Writer, data *string) *cobra.Command {
@@ -225,18 +242,22 @@ func keysRevoke(stdout io.Writer, data *string) *cobra.Command {
 	return cmd
 }
 
-func printNewKey(w io.Writer, k admin.NewKey, err error, asJSON bool) error {
+// printNewKey writes a key to stdout, and to stderr what a person needs beside it. before is about the secrets before it.
+func printNewKey(stdout, stderr io.Writer, k admin.NewKey, err error, asJSON bool, before string) error {
 	switch {
 	case err != nil:
 		return err
 	case asJSON:
-		return printJSON(w, k)
+		return printJSON(stdout, k)
 	}
 	ends := "it does not end"
 	if k.Expires != nil {
 		ends = "it ends at " + k.Expires.Format(time.RFC3339)
 	}
-	_, err = fmt.Fprintf(w, "%s\n\nThis is the key %s (%s); %s. It is shown this once: only its digest is kept.\nClients send it as Authorization: Bearer KEY.\n", k.Secret, plainLine(k.Name, 64), k.ID, ends)
+	if _, err := fmt.Fprintln(stdout, k.Secret); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(stderr, "\nThis is the key %s (%s); %s. It is shown this once: only its digest is kept.\n%sClients send it as Authorization: Bearer KEY.\n", plainLine(k.Name, 64), k.ID, ends, before)
 	return err
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -68,6 +69,20 @@ func TestKeysOfARunningServer(t *testing.T) {
 	if out := asOperator(t, dir, 0, "keys", "ls"); !strings.Contains(out, ci.ID) || !strings.Contains(out, "89d") || strings.Contains(out, ci.Secret) {
 		t.Errorf("ls:\n%s", out)
 	}
+	key := regexp.MustCompile(`^trp_[0-9A-Za-z]{49}\n$`)
+	if code, out, errs := outputOf("keys", "create", "--name", "script", "--data", dir); code != 0 || !key.MatchString(out) || !strings.Contains(errs, "It is shown this once") {
+		t.Errorf("create for a script ends with %d, %q and %q", code, out, errs)
+	}
+	for args, want := range map[string]string{"": "The secret before it has ended.\n", "--overlap 24h": `The secret before it counts until \d{4}-\S+Z at the latest\.\n`} {
+		code, out, errs := outputOf(append([]string{"keys", "rotate", "script", "--data", dir}, strings.Fields(args)...)...)
+		if code != 0 || !key.MatchString(out) || !regexp.MustCompile(want).MatchString(errs) {
+			t.Errorf("rotate %s ends with %d, %q and %q", args, code, out, errs)
+		}
+	}
+	asOperator(t, dir, 0, "keys", "revoke", "script")
+	if _, out, _ := outputOf("keys", "rotate", "--help"); strings.Contains(out, "never") || !strings.Contains(out, "(it ends at once)\n") || !strings.Contains(out, "(as before)\n") {
+		t.Errorf("the help contradicts itself:\n%s", out)
+	}
 	if out := asOperator(t, dir, 0, "keys", "revoke", ci.ID); out != "CI ("+ci.ID+") is revoked\n" {
 		t.Errorf("revoke: %q", out)
 	}
@@ -82,7 +97,7 @@ func TestKeysOfARunningServer(t *testing.T) {
 	asOperator(t, dir, 2, "keys", "create", "--name", "x", "--expires", "90y")
 	asOperator(t, dir, 0, "drain", "--wait")
 	var all []admin.Key
-	if err := json.Unmarshal([]byte(asOperator(t, dir, 0, "keys", "ls", "--json")), &all); err != nil || len(all) != 2 || all[0].Revoked == nil || all[0].Used == "" {
+	if err := json.Unmarshal([]byte(asOperator(t, dir, 0, "keys", "ls", "--json")), &all); err != nil || len(all) != 3 || all[0].Revoked == nil || all[0].Used == "" {
 		t.Errorf("without a server: %+v, %v", all, err)
 	}
 	if out := asOperator(t, dir, 0, "keys", "create", "--name", "later"); !strings.Contains(out, "It is shown this once") {

@@ -45,7 +45,7 @@ func rootCommand(stdout, stderr io.Writer) *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.AddCommand(serveCommand(stderr), stdioCommand(os.Stdin, stdout, stderr), configCommand(stdout, stderr), healthCommand(stdout), callCommand(stdout, stderr), toolsCommand(stdout, stderr), nodesCommand(stdout), backendsCommand(stdout), sessionsCommand(stdout), keysCommand(stdout), revokeCommand(stdout), tasksCommand(stdout), callsCommand(stdout), drainCommand(stdout), benchCommand(stdout, stderr), versionCommand())
+	root.AddCommand(serveCommand(stderr), stdioCommand(os.Stdin, stdout, stderr), configCommand(stdout, stderr), healthCommand(stdout), callCommand(stdout, stderr), toolsCommand(stdout, stderr), nodesCommand(stdout), backendsCommand(stdout), sessionsCommand(stdout), keysCommand(stdout, stderr), revokeCommand(stdout), tasksCommand(stdout), callsCommand(stdout), drainCommand(stdout), benchCommand(stdout, stderr), versionCommand())
 	for _, c := range root.Commands() {
 		if c.HasSubCommands() && !c.Runnable() { // by itself it would show its help for any word, and end well
 			c.Args, c.RunE = cobra.NoArgs, func(c *cobra.Command, _ []string) error { return c.Help() }
