@@ -90,10 +90,17 @@ func (a *Authority) Authenticate(ctx context.Context, h http.Header, server *Res
 		return nil, a.Missing(nil)
 	}
 	v, err := last.Verify(ctx, a, token, server.url)
-	if err == nil && !v.Serves(server.names...) {
+	if err != nil {
+		return nil, err
+	}
+	if !v.Serves(server.names...) {
 		return nil, (&APIKey{ID: v.Subject, Name: v.name}).refuseKey(ReasonAudience, slog.Any("servers", v.Servers), slog.Any("want", server.names))
 	}
-	return v, err
+	if no := a.Require(v.Scopes, server.needs); no != nil {
+		no.Known = append(v.whose(), no.Known...)
+		return nil, no
+	}
+	return v, nil
 }
 
 // Known is Authenticate as far as that needs no more than what is remembered: of last, which may be nil, and of the tokens that came lately. It returns nil for a request
@@ -117,7 +124,7 @@ func (a *Authority) Known(h http.Header, server *Resource, last *Last) *Verdict 
 			v, _ = a.verifyToken(ctx, token, server.url)
 		}
 	}
-	if v == nil || v.refused != nil || !v.Serves(server.names...) {
+	if v == nil || v.refused != nil || !v.Serves(server.names...) || a.missingScopes(v.Scopes, server.needs) != nil {
 		return nil
 	}
 	last.keepVerdict(a, token, server.url, v)

@@ -26,8 +26,10 @@ type Config struct {
 	// audience of tokens come from it, and never from a request's Host or X-Forwarded-*. It may be empty without Issuers: then clients are told nothing but that they need a key.
 	PublicURL string
 	// Scopes are the least that a client needs for basic use: challenges and the metadata name them. A server may have its own, see [Authority.Resource].
-	// offline_access must not be among them.
+	// offline_access must not be among them. Who lacks one is refused only with RequireScopes.
 	Scopes []string
+	// RequireScopes refuses tokens and API keys that neither have nor imply all of Scopes, at each server that has no scopes of its own.
+	RequireScopes bool
 	// Implies has the narrower scopes that a scope implies, directly or by way of others: {"files:write": {"files:read"}}. Circles do no harm.
 	Implies map[string][]string
 	// AllowAnonymous lets requests without credentials pass, and those of another scheme than Bearer. A bad token is refused nevertheless.

@@ -140,6 +140,14 @@ func (id *Identity) Whose() []slog.Attr {
 	return []slog.Attr{slog.String("issuer", id.Issuer), slog.String("subject", id.Subject), slog.String("client", id.Client)}
 }
 
+// whose is that of the Identity, with the name of an API key.
+func (v *Verdict) whose() []slog.Attr {
+	if v.found == nil {
+		return v.Whose()
+	}
+	return []slog.Attr{slog.Group("key", slog.Any("id", openID(v.Subject)), slog.String("name", v.name))}
+}
+
 // refuseKey is the refusal of an API key that there is.
 func (k *APIKey) refuseKey(why Reason, detail ...any) *Refusal {
 	r := invalidToken(why)

@@ -20,8 +20,9 @@ type Resource struct {
 	path     string
 	names    []string // those by which Identity.Servers may name it
 	metadata []byte
-	where    string // the parameter resource_metadata of challenges, or realm
-	scope    string // the parameter scope of those that name the least
+	where    string   // the parameter resource_metadata of challenges, or realm
+	scope    string   // the parameter scope of those that name the least
+	needs    []string // the scopes without which nobody is let in
 }
 
 // resourceMetadata is the document of RFC 9728, 2.
@@ -36,15 +37,18 @@ type resourceMetadata struct {
 // Resource returns the server at a path of the public URL: "/mcp", or "/" for the URL itself. name is for people, and may be empty. scopes are the least that a client needs there; nil means Config.Scopes. names are
 // those by which [Identity].Servers may name the server: an API key that is for others is refused there.
 func (a *Authority) Resource(path, name string, scopes []string, names ...string) *Resource {
+	var needs []string
 	if scopes == nil {
-		scopes = a.config.Scopes
+		if scopes = a.config.Scopes; a.config.RequireScopes {
+			needs = scopes
+		}
 	}
 	scopes = toAskFor(scopes)
 	base, _ := url.Parse(a.config.PublicURL) // as checkConfig has found
 	if path = strings.Trim(path, "/"); path != "" {
 		base.Path, base.RawPath = base.Path+"/"+path, "" // has no slash at its end
 	}
-	s := &Resource{url: base.String(), path: wellKnown + base.Path, names: slices.Clone(names)}
+	s := &Resource{url: base.String(), path: wellKnown + base.Path, names: slices.Clone(names), needs: needs}
 	document := resourceMetadata{s.url, nil, scopes, []string{"header"}, name}
 	for _, i := range a.issuers {
 		document.Issuers = append(document.Issuers, i.URL)

@@ -49,7 +49,7 @@ func TestAuthSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &auth.Config{
-		PublicURL: "https://mcp.example.com", Scopes: []string{"demo:read"}, Implies: map[string][]string{"demo:write": {"demo:read"}}, Claims: []string{"email"},
+		PublicURL: "https://mcp.example.com", Scopes: []string{"demo:read"}, RequireScopes: true, Implies: map[string][]string{"demo:write": {"demo:read"}}, Claims: []string{"email"},
 		Issuers: []auth.Issuer{
 			{URL: "https://id.example.com", Audiences: []string{"https://mcp.example.com/mcp"}, AudienceClaim: "resource", Keys: "https://id.example.com/jwks"},
 			{URL: "https://login.example.com/tenant", ClientIDs: []string{"one", "two"}, Introspection: &auth.Introspection{URL: "https://login.example.com/introspect", ClientID: "troupe", ClientSecret: "s3cret"}},

@@ -114,7 +114,7 @@ func (s *settings) declare(f *pflag.FlagSet) {
 	f.BoolVar(&s.netHTTP, "net-http", false, "serve all connections with Go's net/http, not only those that need it")
 	f.StringArrayVar(&s.authIssuers, "auth-issuer", nil, "`url` of an authorization server whose access tokens count; may be repeated")
 	f.StringArrayVar(&s.authAudiences, "auth-audience", nil, "`audience` of those tokens; may be repeated (the URL of the server that is called)")
-	f.StringArrayVar(&s.authScopes, "auth-scope", nil, "`scope` that clients are told to ask for; may be repeated")
+	f.StringArrayVar(&s.authScopes, "auth-scope", nil, "`scope` that tokens and keys must have, and clients are told to ask for; may be repeated")
 	f.BoolVar(&s.allowAnonymous, "allow-anonymous", false, "serve who brings no token, other machines too; a bad token is still refused")
 	f.BoolVar(&s.apiKeys, "api-keys", false, "serve whoever has an API key: troupe keys makes them")
 	f.StringArrayVar(&s.allowOrigins, "allow-origin", nil, "`origin` of web pages that may call, beside the server's own; may be repeated")
@@ -351,7 +351,7 @@ func (s *settings) takesTokens() bool { return s.apiKeys || len(s.issuers()) > 0
 
 // authConfig says whose tokens count, nil if none do.
 func (s *settings) authConfig() *auth.Config {
-	c := &auth.Config{Issuers: s.issuers(), PublicURL: cmp.Or(s.publicURL, s.localURL()), Scopes: s.auth.Scopes, Implies: s.auth.Implies, Claims: s.auth.Claims, AllowAnonymous: s.allowAnonymous}
+	c := &auth.Config{Issuers: s.issuers(), PublicURL: cmp.Or(s.publicURL, s.localURL()), Scopes: s.auth.Scopes, Implies: s.auth.Implies, Claims: s.auth.Claims, AllowAnonymous: s.allowAnonymous, RequireScopes: true}
 	if len(s.authScopes) > 0 {
 		c.Scopes = s.authScopes
 	}

@@ -3,6 +3,7 @@ package bearer
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"maps"
@@ -202,7 +203,7 @@ func (c *Checker) Still(ctx context.Context, r *http.Request) *auth.Refusal {
 
 // refuse notes the refusal of a request to a server.
 func (c *Checker) refuse(r *http.Request, server *auth.Resource, no *auth.Refusal) *refusal.Refusal {
-	if no.Code != "" || no.Reason == auth.ReasonKey { // whoever makes up the names of keys gets 503
+	if no.Code != "" && no.Reason != auth.ReasonScope || no.Reason == auth.ReasonKey { // whoever makes up the names of keys gets 503
 		c.fail(r.RemoteAddr)
 	}
 	Log(c.hits, r, no)
@@ -242,11 +243,19 @@ func Log(to *limits.Log, r *http.Request, no *auth.Refusal) {
 }
 
 // Label is the label of a reason where refusals are counted.
-func Label(reason auth.Reason) string { return "auth-" + strings.ReplaceAll(string(reason), "_", "-") }
+func Label(reason auth.Reason) string {
+	if reason == auth.ReasonScope { // as where a server, or what is called, needs it
+		return refusal.Scope.Label
+	}
+	return "auth-" + strings.ReplaceAll(string(reason), "_", "-")
+}
 
 func denial(server *auth.Resource, no *auth.Refusal) *refusal.Refusal {
 	d := refusal.Denied(no.Status, server.Challenge(no), no)
 	d.Text, d.After, d.Label = cmp.Or(no.Text, d.Text), no.RetryAfter, Label(no.Reason)
+	if no.Reason == auth.ReasonScope {
+		d.Data, _ = json.Marshal(map[string][]string{"scopes": no.Scopes})
+	}
 	return d
 }
 

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/auth"
 	"github.com/troupe-run/troupe/test/kit"
 	"github.com/troupe-run/troupe/test/kit/issuer"
 	"github.com/troupe-run/troupe/test/spec/host"
@@ -108,5 +109,64 @@ func TestStepUp(t *testing.T) {
 		if !strings.Contains(d.log.String(), want) {
 			t.Errorf("the log has no %s: %s", want, d.log)
 		}
+	}
+}
+
+// TestRequiredScopes has a server without scopes of its own demand those of the configuration, of tokens and of keys, also of known ones once the configuration has changed. What lacks
+// one is no token that failed.
+func TestRequiredScopes(t *testing.T) {
+	t.Parallel()
+	var with func(scopes ...string) *auth.Config
+	d := newDoor(t, func(o *troupe.Options) {
+		issuers := o.Auth.Issuers
+		with = func(scopes ...string) *auth.Config {
+			return &auth.Config{Issuers: issuers, PublicURL: public, APIKeys: auth.StoredKeys, Scopes: scopes, RequireScopes: true, Implies: map[string][]string{"files:write": {"files:read"}}}
+		}
+		o.Auth, o.Shared.AuthFailures = with("files:read"), 0.001 // one at once
+	})
+	key := func(name string, scopes ...string) string {
+		_, secret, err := d.Runtime.APIKeys().Create(t.Context(), auth.APIKey{Name: name, Scopes: scopes})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return secret
+	}
+	lacks := func(at, token, scopes string) {
+		t.Helper()
+		before := d.Refused("scope")
+		a := d.as(token).Post(listTools)
+		want := map[string]string{"error": "insufficient_scope", "error_description": "the access token lacks a scope", "resource_metadata": where, "scope": scopes}
+		if got := challenge(t, a.Header); a.StatusCode != 403 || fmt.Sprint(got) != fmt.Sprint(want) || d.Refused("scope") != before+1 {
+			t.Errorf("%s: %s %v, want %v", at, a.Status, got, want)
+		}
+		data, _ := json.Marshal(strings.Fields(scopes))
+		if isRefusal(t, at, a); !strings.Contains(a.Body, `"data":{"scopes":`+string(data)+`}`) {
+			t.Errorf("%s: the body is %s", at, a.Body)
+		}
+	}
+	alice := d.user("alice")
+	for _, token := range []string{d.id.Token("bob", resource, issuer.Claims{"scope": "files:write"}), key("reader", "files:read")} {
+		if a := d.as(token).Initialize(`{}`).Post(listTools); a.StatusCode != 200 {
+			t.Errorf("with the scope, or one that implies it: %s %s", a.Status, a.Body)
+		}
+	}
+	for range 2 {
+		lacks("a token", d.id.Token("carol", resource, issuer.Claims{"scope": "other"}), "other files:read")
+		lacks("a token without scopes", d.id.Token("carol", resource, issuer.Claims{"scope": nil}), "files:read")
+		lacks("a key", key("none"+fmt.Sprint(d.Refused("scope"))), "files:read")
+	}
+	for _, want := range []string{`"subject":"carol","client":"editor","lacks":["files:read"],"has":["other"]`, `"name":"none2"},"lacks":["files:read"]`} {
+		if !strings.Contains(d.log.String(), want) {
+			t.Errorf("the log has no %s: %s", want, d.log)
+		}
+	}
+	stream := alice.Get("")
+	defer stream.Close()
+	if err := d.Runtime.SetAuth(with("files:delete")); err != nil {
+		t.Fatal(err)
+	}
+	stream.All() // it ends
+	if a := alice.Post(listTools); a.StatusCode != 403 {
+		t.Errorf("a session without a scope that is needed now: %s", a.Status)
 	}
 }
