@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"log/slog"
 	"strings"
 	"time"
 )
@@ -121,4 +122,11 @@ type storedKeys struct{}
 
 func (storedKeys) Find(context.Context, KeyDigest) (*APIKey, error) {
 	return nil, errors.New("auth: StoredKeys is a placeholder, and no runtime has replaced it")
+}
+
+// refuseKey is the refusal of an API key that there is.
+func (k *APIKey) refuseKey(why Reason, detail ...any) *Refusal {
+	r := invalidToken(why)
+	r.Known = []slog.Attr{slog.Group("key", append([]any{slog.Any("id", openID(k.ID)), slog.String("name", k.Name)}, detail...)...)}
+	return r
 }

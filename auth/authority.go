@@ -103,6 +103,18 @@ func (a *Authority) Authenticate(ctx context.Context, h http.Header, server *Res
 	return v, nil
 }
 
+// Missing is the refusal of a request without credentials. Its scopes are those to ask for, nil for the least that a client needs.
+func (a *Authority) Missing(scopes []string) *Refusal {
+	text := textMissing
+	switch {
+	case a.keys != nil && len(a.issuers) == 0:
+		text = textNoKey
+	case a.keys != nil:
+		text = textNeither
+	}
+	return &Refusal{Status: http.StatusUnauthorized, Reason: ReasonMissing, Text: text, Scopes: scopes}
+}
+
 // Known is Authenticate as far as that needs no more than what is remembered: of last, which may be nil, and of the tokens that came lately. It returns nil for a request
 // about which Authenticate has to find out more, or which it would refuse. It waits for a second at most, to ask again about an API key or an opaque token that counted before. It allocates
 // nothing if the token is the last one.

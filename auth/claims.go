@@ -192,3 +192,20 @@ func (i *issuer) checkAudience(c object, id *Identity, scoped bool, resource str
 	}
 	return nil
 }
+
+// openID is the id of an API key in a log. It opens nothing: what hides the ids of sessions there has no need to hide it.
+type openID string
+
+// NoSecret is the id as a log may show it.
+func (i openID) NoSecret() string { return string(i) }
+
+// Whose are the attributes of a log that say who makes a request.
+func (id *Identity) Whose() []slog.Attr {
+	switch {
+	case id.Issuer == KeyIssuer:
+		return []slog.Attr{slog.Group("key", slog.Any("id", openID(id.Subject)))}
+	case id.Client == "" || id.Client == id.Subject:
+		return []slog.Attr{slog.String("issuer", id.Issuer), slog.String("subject", id.Subject)}
+	}
+	return []slog.Attr{slog.String("issuer", id.Issuer), slog.String("subject", id.Subject), slog.String("client", id.Client)}
+}

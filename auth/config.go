@@ -165,31 +165,6 @@ func (i *Issuer) checkIssuer() (faults []error) {
 	return faults
 }
 
-// CheckKeyFiles returns an error that names each file of [Issuer].Keys without a key that can be used. New reads none of them: this is for who is about to use the configuration in
-// place of another one, whose keys serve as long as they are not replaced.
-func (c *Config) CheckKeyFiles() error {
-	var faults []error
-	for n, i := range c.Issuers {
-		if !isFile(i.Keys) {
-			continue
-		}
-		data, err := readFile(i.Keys)
-		if err == nil {
-			var keys []*key
-			if keys, err = readKeys(data); err == nil && len(keys) == 0 {
-				err = errors.New("it has no key that can be used")
-			}
-			if err != nil {
-				err = fmt.Errorf("%s: %w", i.Keys, err)
-			}
-		}
-		if err != nil {
-			faults = append(faults, fmt.Errorf("Auth.Issuers[%d].Keys: %w", n, err))
-		}
-	}
-	return errors.Join(faults...)
-}
-
 // publicURL reads a URL that is an identifier: it has neither a query nor a fragment.
 func publicURL(s string) (*url.URL, error) {
 	u, err := secureURL(s)

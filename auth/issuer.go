@@ -3,6 +3,7 @@ package auth
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -279,4 +280,29 @@ func (i *issuer) closeIssuer() {
 	}
 	i.mu.Unlock()
 	i.fetches.Wait()
+}
+
+// CheckKeyFiles returns an error that names each file of [Issuer].Keys without a key that can be used. New reads none of them: this is for who is about to use the configuration in
+// place of another one, whose keys serve as long as they are not replaced.
+func (c *Config) CheckKeyFiles() error {
+	var faults []error
+	for n, i := range c.Issuers {
+		if !isFile(i.Keys) {
+			continue
+		}
+		data, err := readFile(i.Keys)
+		if err == nil {
+			var keys []*key
+			if keys, err = readKeys(data); err == nil && len(keys) == 0 {
+				err = errors.New("it has no key that can be used")
+			}
+			if err != nil {
+				err = fmt.Errorf("%s: %w", i.Keys, err)
+			}
+		}
+		if err != nil {
+			faults = append(faults, fmt.Errorf("Auth.Issuers[%d].Keys: %w", n, err))
+		}
+	}
+	return errors.Join(faults...)
 }

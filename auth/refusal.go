@@ -111,50 +111,6 @@ const (
 	TextUnavailable = "the access token cannot be verified at the moment: try again shortly"
 )
 
-// Missing is the refusal of a request without credentials. Its scopes are those to ask for, nil for the least that a client needs.
-func (a *Authority) Missing(scopes []string) *Refusal {
-	text := textMissing
-	switch {
-	case a.keys != nil && len(a.issuers) == 0:
-		text = textNoKey
-	case a.keys != nil:
-		text = textNeither
-	}
-	return &Refusal{Status: http.StatusUnauthorized, Reason: ReasonMissing, Text: text, Scopes: scopes}
-}
-
-// openID is the id of an API key in a log. It opens nothing: what hides the ids of sessions there has no need to hide it.
-type openID string
-
-// NoSecret is the id as a log may show it.
-func (i openID) NoSecret() string { return string(i) }
-
-// Whose are the attributes of a log that say who makes a request.
-func (id *Identity) Whose() []slog.Attr {
-	switch {
-	case id.Issuer == KeyIssuer:
-		return []slog.Attr{slog.Group("key", slog.Any("id", openID(id.Subject)))}
-	case id.Client == "" || id.Client == id.Subject:
-		return []slog.Attr{slog.String("issuer", id.Issuer), slog.String("subject", id.Subject)}
-	}
-	return []slog.Attr{slog.String("issuer", id.Issuer), slog.String("subject", id.Subject), slog.String("client", id.Client)}
-}
-
-// whose is that of the Identity, with the name of an API key.
-func (v *Verdict) whose() []slog.Attr {
-	if v.found == nil {
-		return v.Whose()
-	}
-	return []slog.Attr{slog.Group("key", slog.Any("id", openID(v.Subject)), slog.String("name", v.name))}
-}
-
-// refuseKey is the refusal of an API key that there is.
-func (k *APIKey) refuseKey(why Reason, detail ...any) *Refusal {
-	r := invalidToken(why)
-	r.Known = []slog.Attr{slog.Group("key", append([]any{slog.Any("id", openID(k.ID)), slog.String("name", k.Name)}, detail...)...)}
-	return r
-}
-
 func invalidRequest() *Refusal {
 	return &Refusal{Status: http.StatusBadRequest, Code: InvalidRequest, Reason: ReasonRequest, Text: textRequest}
 }

@@ -2,6 +2,7 @@ package auth
 
 import (
 	"crypto/sha256"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,6 +30,14 @@ type Verdict struct {
 // Valid takes a few nanoseconds. A nil Verdict holds never.
 func (v *Verdict) Valid(now time.Time) bool {
 	return v != nil && now.Before(v.ends) && (v.key == nil || !v.key.gone.Load() && now.UnixNano() < v.goodUntil.Load()) && (v.found == nil || v.found.isFresh(v, now))
+}
+
+// whose is that of the Identity, with the name of an API key.
+func (v *Verdict) whose() []slog.Attr {
+	if v.found == nil {
+		return v.Whose()
+	}
+	return []slog.Attr{slog.Group("key", slog.Any("id", openID(v.Subject)), slog.String("name", v.name))}
 }
 
 // verdictKey stands for a token at a server, by its SHA-256: tokens are not kept.
