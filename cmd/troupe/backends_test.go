@@ -241,6 +241,18 @@ func TestBannerOfBackends(t *testing.T) {
 	if got := announced(settings{hosted: f}); !strings.Contains(got, "  backends  a (npx), b (https://b.example/mcp)\n") || !strings.Contains(got, "  left out  c: ") || strings.Contains(got, demo) || strings.Contains(got, "s3cret") {
 		t.Errorf("of backends: %s", got)
 	}
+	const liveOn = "Its commands live on for 30s, for the next serve\nwith the same data; --keep 0s ends them with it."
+	for _, tt := range []struct {
+		s    settings
+		want bool
+	}{{settings{hosted: f}, true}, {settings{hosted: f, memory: true}, false}, {settings{hosted: &hostfile.File{Backends: f.Backends[1:]}}, false}, {settings{}, false}} {
+		if got := announced(tt.s); strings.Contains(got, liveOn) != tt.want {
+			t.Errorf("want %t, that commands live on: %s", tt.want, got)
+		}
+	}
+	if s, err := parsed(t, "", "--memory=false", "--data", t.TempDir(), "--keep", "0s", "--servers", writeServers(t, `{"mcpServers": {"a": {"command": "a"}}}`)); err != nil || keepsCommands(s) != 0 {
+		t.Errorf("with --keep 0s: %v", err)
+	}
 	many := &hostfile.File{Backends: slices.Repeat(f.Backends[:1], 15)}
 	if got := backendNames(many); !strings.HasSuffix(got, ", a (npx), and 3 more") {
 		t.Errorf("of many: %s", got)

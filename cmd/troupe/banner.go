@@ -1,14 +1,18 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/hostfile"
+	"github.com/troupe-run/troupe/internal/keeper"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -76,6 +80,10 @@ troupe serves MCP on %[1]s/mcp
 		demo = "This is the demo. Serve a server that you have with its command behind --, or several with --servers FILE:\n\n" +
 			"  troupe serve -- npx -y @modelcontextprotocol/server-everything\n\n"
 	}
+	end := ""
+	if keep := keepsCommands(s); keep > 0 {
+		end = fmt.Sprintf(" Its commands live on for %s, for the next serve\nwith the same data; --keep 0s ends them with it.", keep)
+	}
 	token := ""
 	if s.takesTokens() && !s.allowAnonymous {
 		token = `-H "Authorization: Bearer $TROUPE_TOKEN" `
@@ -86,9 +94,21 @@ Give %[4]s to any client that speaks "Streamable HTTP"%[2]s, or try it by hand:
   curl -i %[1]s/mcp -H 'Content-Type: application/json' -H 'Accept: application/json, text/event-stream' \
     %[5]s%[3]s
 
-%[6]sCtrl-C drains and ends it.
+%[6]sCtrl-C drains and ends it.%[7]s
 
-`, base, sse, s.firstRequest(), given, token, demo)
+`, base, sse, s.firstRequest(), given, token, demo, end)
+}
+
+// keepsCommands is for how long the commands of backends outlive the server, 0 if there are none or they end with it.
+func keepsCommands(s *settings) time.Duration {
+	isCommand := func(b hostfile.Backend) bool {
+		_, _, is := b.Target.Command()
+		return is && b.Usable()
+	}
+	if s.memory || s.hosted == nil || !slices.ContainsFunc(s.hosted.Backends, isCommand) {
+		return 0
+	}
+	return max(0, cmp.Or(s.options().Hosting.Keep, keeper.DefaultKeep))
 }
 
 // callers says whose requests count.

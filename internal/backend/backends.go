@@ -64,6 +64,7 @@ type Backends struct {
 	journals      *journal.Journals
 	wants         atomic.Uint64
 	processes     atomic.Uint64
+	kept          atomic.Int64 // processes that are left to the next process
 	keep          keeping
 	left          leftCalls
 	deposits      *deposits
@@ -411,6 +412,9 @@ func (b *Backends) Close(ctx context.Context, keep time.Duration) {
 	select {
 	case <-over:
 	case <-ctx.Done():
+	}
+	if n := b.kept.Load(); n > 0 {
+		b.c.Log.Info("commands of backends live on, for the next process with the same data directory; with a keep of 0 they end with this one", "processes", n, "keep", keep.String())
 	}
 	b.end()
 	b.pool.Stop()

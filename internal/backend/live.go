@@ -89,6 +89,9 @@ func (in lifetime) leave(why error, began bool) {
 		in.b.tell(&hasBroken{in.instance, why})
 	}
 	reason, process := pool.Reason(reasonOf(why)), in.proc.Load()
+	if reason == pool.Kept && process != nil {
+		in.b.kept.Add(1)
+	}
 	in.parted = in.close(why)
 	in.logEnd(why, process, began)
 	in.noteEnd(why, process, began)

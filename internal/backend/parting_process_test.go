@@ -3,6 +3,7 @@
 package backend
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -96,5 +97,24 @@ func TestLastWordsAreForOperators(t *testing.T) {
 	}
 	if got := reports[0].Pool.Detail; got != "the backend has ended" {
 		t.Errorf("the last failure is %q", got)
+	}
+}
+
+// TestCommandsThatLiveOnAreLogged: who ends a process is told that its commands live on, and for how long, and not where they end with it.
+func TestCommandsThatLiveOnAreLogged(t *testing.T) {
+	dir := shortDir(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, keep := range []time.Duration{time.Minute, 0} { // the second one ends what the first one has left
+		var log bytes.Buffer
+		b := New(Config{Processes: joins(self, dir), Log: slog.New(slog.NewTextHandler(&log, nil))})
+		b.Configure(t.Context(), []Backend{{Name: "own", Digest: "1", Target: host.Command(self, "repeats"), Options: host.Options{}.WithDefaults()}})
+		call(t, b, "own", Caller{Session: "s"}, Request{})
+		b.Close(context.WithoutCancel(t.Context()), keep)
+		if got := strings.Contains(log.String(), "live on, for the next process with the same data directory") && strings.Contains(log.String(), "processes=1 keep=1m0s"); got != (keep > 0) {
+			t.Errorf("with a keep of %s the log has\n%s", keep, log.String())
+		}
 	}
 }
