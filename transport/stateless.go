@@ -102,6 +102,10 @@ func (h *Handler) admitStateless(x *Exchange, header http.Header) *refusal.Refus
 	if m.Kind != codec.Request && m.Kind != codec.Notification {
 		return refusal.OneMessage
 	}
+	served := slices.Index(h.o.Stateless, requested)
+	if m.ProtocolVersion == nil && served < 0 {
+		return h.refuseRevision(x, requested)
+	}
 	// A notification needs no _meta, and of these headers only MCP-Protocol-Version.
 	if m.Kind == codec.Request || m.ProtocolVersion != nil {
 		if !isText(m.ProtocolVersion) {
@@ -111,11 +115,10 @@ func (h *Handler) admitStateless(x *Exchange, header http.Header) *refusal.Refus
 			return refusalWithID(m, refusal.RevisionHeader)
 		}
 	}
-	i := slices.Index(h.o.Stateless, requested)
-	if i < 0 {
+	if served < 0 {
 		return h.refuseRevision(x, requested)
 	}
-	x.Stateless, x.Version = true, h.o.Stateless[i]
+	x.Stateless, x.Version = true, h.o.Stateless[served]
 	method := header["Mcp-Method"]
 	if m.Kind == codec.Notification {
 		if len(method) > 0 && !saysMethod(method, m) {

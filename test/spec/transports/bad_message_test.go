@@ -458,7 +458,7 @@ func TestBadSessions(t *testing.T) {
 		badRow{name: "ann in ours", status: 404, want: host.Fault("1", host.Invalid, unknownSession, ""), do: func(e *badEnv) *kit.Answer {
 			return host.As(&kit.Client{T: e.T, HTTP: e.HTTP, URL: e.URL, Session: e.c.Session}, "ann").Post(ping)
 		}},
-		badRow{name: "version of the future", body: ping, header: []string{"MCP-Protocol-Version", "2099-01-01"}, status: 400, want: unversioned},
+		badRow{name: "version of the future", body: ping, header: []string{"MCP-Protocol-Version", "2099-01-01"}, status: 400, want: strings.Replace(unsupported, `"\""`, `"2099-01-01"`, 1)},
 		badRow{name: "version without sessions", body: ping, header: []string{"MCP-Protocol-Version", "2026-07-28"}, status: 400, want: unversioned},
 		badRow{name: "version not the session's", body: ping, header: []string{"MCP-Protocol-Version", "2024-11-05"}, status: 400,
 			want: host.Fault("1", host.Invalid, "MCP-Protocol-Version is not the session's, 2025-11-25", "")},
