@@ -313,7 +313,7 @@ func (rt *mountTable) serveMount(w http.ResponseWriter, r *http.Request) {
 		h.ServeHTTP(w, r)
 		return
 	}
-	rt.endpoints.serveNothing(w, r)
+	rt.endpoints.serveNoMount(w, r)
 }
 
 // mountedServers returns the servers that are mounted now.

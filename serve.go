@@ -249,11 +249,9 @@ func (rt *endpoints) serveAll(w http.ResponseWriter, r *http.Request) {
 	if rt.serveWellKnown(w, r) || rt.table.serveBeside(w, r) {
 		return
 	}
-	if r.URL.Path == "/" && (r.Method == http.MethodGet || r.Method == http.MethodHead) && !rt.opts.hasAuth() {
-		if _, mounted := rt.table.handlerAt("/"); !mounted {
-			rt.guard.Serve(w, r, http.HandlerFunc(rt.serveIndex), false)
-			return
-		}
+	if r.URL.Path == "/" && (r.Method == http.MethodGet || r.Method == http.MethodHead) && rt.hasIndex() {
+		rt.guard.Serve(w, r, http.HandlerFunc(rt.serveIndex), false)
+		return
 	}
 	rt.table.serveMounts(w, r)
 }
@@ -268,6 +266,12 @@ func (rt *Runtime) WellKnown() http.Handler {
 	})
 }
 
+// hasIndex reports whether a GET of / names the servers. Callers that must authenticate learn their paths elsewhere.
+func (rt *endpoints) hasIndex() bool {
+	_, mounted := rt.table.handlerAt("/")
+	return !mounted && !rt.opts.hasAuth()
+}
+
 func (rt *endpoints) serveIndex(w http.ResponseWriter, r *http.Request) {
 	if !rt.guard.Refuse(w, r) {
 		rt.respondText(w, r, http.StatusOK, rt.indexText())
@@ -277,8 +281,7 @@ func (rt *endpoints) serveIndex(w http.ResponseWriter, r *http.Request) {
 // mostListed is how many servers the index names.
 const mostListed = 100
 
-// indexText tells a person who opens the address in a browser where MCP is. It is not served
-// where callers must authenticate: they learn their paths elsewhere.
+// indexText tells a person who opens the address in a browser where MCP is.
 func (rt *endpoints) indexText() string {
 	var paths []string
 	for _, m := range rt.table.mountedServers() {
@@ -374,9 +377,22 @@ func (rt *endpoints) openHealth() (shut func(), err error) {
 
 // serveNothing answers a request for a path where nothing is.
 func (rt *endpoints) serveNothing(w http.ResponseWriter, r *http.Request) {
+	rt.respondNotFound(w, r, "404 page not found\n")
+}
+
+// serveNoMount answers a request for a path where no server is mounted.
+func (rt *endpoints) serveNoMount(w http.ResponseWriter, r *http.Request) {
+	text := "404 page not found\n"
+	if rt.opts.HTTP.Handler == nil && rt.hasIndex() {
+		text = "404 page not found: GET / names the MCP endpoints\n"
+	}
+	rt.respondNotFound(w, r, text)
+}
+
+func (rt *endpoints) respondNotFound(w http.ResponseWriter, r *http.Request, text string) {
 	if !rt.guard.Refuse(w, r) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
-		rt.respondText(w, r, http.StatusNotFound, "404 page not found\n")
+		rt.respondText(w, r, http.StatusNotFound, text)
 	}
 }
 

@@ -116,7 +116,7 @@ func (h *Handler) admitPost(x *Exchange, w http.ResponseWriter, r *http.Request)
 		}
 	}
 	if r.ContentLength > h.o.MaxBody {
-		return refusal.TooLarge
+		return refuseSize(h.o.MaxBody)
 	}
 	if refused := (exchangeRequest{x}).readBody(w, r); refused != nil {
 		return refused

@@ -143,8 +143,8 @@ func TestAdmission(t *testing.T) {
 		"accept GET json":     {method: "GET", headers: []string{"Accept: " + typeJSON}, status: 406, want: invalid("Accept must admit text/event-stream")},
 		"accept DELETE":       {method: "DELETE", headers: []string{"Accept: a/b"}, status: 204},
 
-		"too long":          {body: long, status: 413, want: invalid("the message is too large"), closes: true},
-		"too long, chunked": {body: chunked(long), headers: []string{"Content-Length: ", "Transfer-Encoding: chunked"}, status: 413, want: invalid("the message is too large"), closes: true},
+		"too long":          {body: long, status: 413, want: invalid("the message is too large: max-body allows 200 bytes"), closes: true},
+		"too long, chunked": {body: chunked(long), headers: []string{"Content-Length: ", "Transfer-Encoding: chunked"}, status: 413, want: invalid("the message is too large: max-body allows 200 bytes"), closes: true},
 		"exactly as long":   {body: ping + strings.Repeat(" ", 200-len(ping)), status: 200, want: ping + strings.Repeat(" ", 200-len(ping))},
 		"chunked":           {body: chunked(ping), headers: []string{"Content-Length: ", "Transfer-Encoding: chunked"}, status: 200, want: ping, closes: true},
 		"chunked empty":     {body: "0\r\n\r\n", headers: []string{"Content-Length: ", "Transfer-Encoding: chunked"}, status: 400, want: errorBody(-32700, "Request body is empty", ""), closes: true},
@@ -223,7 +223,7 @@ func TestMalformedMessages(t *testing.T) {
 			t.Fatalf("%s: scans", body)
 		}
 		resp, got := do(t, s.addr, request("POST", s.addr, body))
-		want := string(codec.AppendError(nil, e.ID, e.Code, e.Reason, nil))
+		want := string(codec.AppendError(nil, e.ID, e.Code, reasonTold(e), nil))
 		if resp.StatusCode != 400 || got != want {
 			t.Errorf("%s: got %d %s, want 400 %s", body, resp.StatusCode, got, want)
 		}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/http"
 	"sync"
 	"time"
 
@@ -103,7 +102,7 @@ func (p *Pipe) Serve(ctx context.Context, take func(m *codec.Message, line []byt
 		case !p.Open():
 			return p.goneError()
 		case err == errTooLong:
-			p.refuseLine(ctx, refusal.TooLarge)
+			p.refuseLine(ctx, refuseSize(p.o.MaxBody))
 		case err != nil:
 			return fmt.Errorf("transport: read: %w", err)
 		case !isBlank(line):
@@ -121,8 +120,7 @@ func (p *Pipe) endLateRead() {
 
 func (p *Pipe) takeLine(ctx context.Context, line []byte, m *codec.Message, take func(*codec.Message, []byte)) {
 	if e := codec.Scan(line, m, p.o.Limits); e != nil {
-		refused := refusal.New(http.StatusBadRequest, e.Code, e.Reason).For(e.ID)
-		refused.Label = "message"
+		refused := refuseMessage(e)
 		if e.Code == mcp.CodeInvalidRequest && !isAnswerable(m) {
 			p.observeRefusal(refused)
 			p.o.Log.DebugContext(ctx, "transport: line is no message and gets no response", "reason", e.Reason)

@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"errors"
 	"net/http"
+	"strconv"
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/refusal"
+	"github.com/troupe-run/troupe/mcp"
 )
 
 // maxEventID is the length of the longest Last-Event-ID, in bytes, that is passed on.
@@ -50,7 +52,19 @@ func refusalWithID(m *codec.Message, refused *refusal.Refusal) *refusal.Refusal 
 	return refused
 }
 
-// refuseMessage refuses a body that is no JSON-RPC message, with the reason and id that the scan found.
+// refuseMessage refuses bytes that are no JSON-RPC message, with the reason and id that the scan found. The place of a fault of
+// syntax is counted from 1; other reasons name the member.
 func refuseMessage(e *codec.ScanError) *refusal.Refusal {
-	return &refusal.Refusal{Status: 400, Code: e.Code, Label: cmp.Or(e.Limit(), "message"), Text: e.Reason, ID: e.ID}
+	text := e.Reason
+	if e.Code == mcp.CodeParseError {
+		text += ", at byte " + strconv.Itoa(e.Offset+1)
+	}
+	return &refusal.Refusal{Status: http.StatusBadRequest, Code: e.Code, Label: cmp.Or(e.Limit(), "message"), Text: text, ID: e.ID}
+}
+
+// refuseSize refuses a message of more bytes than max, the setting max-body.
+func refuseSize(max int64) *refusal.Refusal {
+	refused := *refusal.TooLarge
+	refused.Text += ": max-body allows " + strconv.FormatInt(max, 10) + " bytes"
+	return &refused
 }

@@ -104,7 +104,7 @@ func (x exchangeRequest) readBody(w http.ResponseWriter, r *http.Request) *refus
 		x.body.B = b
 		x.watch.got.Store(int64(len(b)))
 		if int64(len(b)) > x.h.o.MaxBody {
-			return refusal.TooLarge
+			return refuseSize(x.h.o.MaxBody)
 		}
 		if err == nil {
 			continue

@@ -310,7 +310,7 @@ func TestAdmissionOfSSE(t *testing.T) {
 		"message host":            {target: "/messages?sessionId=a", headers: []string{good, "Host: evil.example.com"}, status: 403, want: invalid("Host not allowed: --allow-host and Options.HTTP.AllowHosts allow it")},
 		"message origin":          {target: "/messages?sessionId=a", headers: []string{good, "Origin: https://evil.example.com"}, status: 403, want: invalid("Origin not allowed: --allow-origin and Options.HTTP.AllowOrigins allow it")},
 		"message type":            {target: "/messages?sessionId=a", headers: []string{good, "Content-Type: text/plain"}, status: 415, want: invalid("Content-Type must be application/json in UTF-8")},
-		"message too long":        {target: "/messages?sessionId=a", body: strings.Repeat(" ", 201), headers: []string{good}, status: 413, want: invalid("the message is too large")},
+		"message too long":        {target: "/messages?sessionId=a", body: strings.Repeat(" ", 201), headers: []string{good}, status: 413, want: invalid("the message is too large: max-body allows 200 bytes")},
 		"message no JSON":         {target: "/messages?sessionId=a", body: "[]", headers: []string{good}, status: 400, want: invalid("the batch is empty")},
 		"message batch":           {target: "/messages?sessionId=a", body: "[" + ping + "]", headers: []string{good}, status: 200, want: `{"session":"a"}`},
 		"message GET":             {method: "GET", target: "/messages?sessionId=a", headers: []string{good}, status: 405, want: invalid("Method not allowed"), allow: "POST, OPTIONS"},

@@ -13,7 +13,7 @@
 //	$ go run ./examples/try tools/call '{"name":"remove","arguments":{"id":"shop-100"}}'
 //	{"content":[{"type":"text","text":"removed: true"}]}
 //	$ URL=http://127.0.0.1:8080/shop-100 go run ./examples/try ping '{}'
-//	404 404 page not found
+//	404 404 page not found: GET / names the MCP endpoints
 package main
 
 import (

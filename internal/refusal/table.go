@@ -41,7 +41,7 @@ var (
 
 // The faults of a message, on every transport.
 var (
-	TooLarge   = add(Refusal{Status: 413, Code: mcp.CodeInvalidRequest, Label: "too-large", Text: "the message is too large", HangUp: true, When: "`Limits.MaxBody`, also of a line of stdio"})
+	TooLarge   = add(Refusal{Status: 413, Code: mcp.CodeInvalidRequest, Label: "too-large", Text: "the message is too large", HangUp: true, When: "`Limits.MaxBody`, also of a line of stdio; the text ends with it"})
 	OneMessage = add(Refusal{Status: 400, Code: mcp.CodeInvalidRequest, Label: "message", Text: "send one request or notification at a time", When: "a message of 2026-07-28 is a batch or a response"})
 	Version    = add(Refusal{Status: 400, Code: mcp.CodeUnsupportedVersion, Label: "version", Text: mcp.NewError(mcp.CodeUnsupportedVersion, "").Message, When: "the revision is unknown or not served; `data` lists those that are"})
 	// LegacyVersion is Version as revisions before 2026-07-28 have it. A client takes the newer code for a server that speaks that revision.

@@ -400,7 +400,7 @@ func limitRows() []limitRow {
 			more: func(e *limitEnv) *kit.Answer {
 				return e.ann.Post(host.Call("1", "echo", `{"text":"`+strings.Repeat("x", 1000)+`"}`))
 			},
-			want:  refused{413, "", host.Fault("", host.Invalid, "the message is too large", "")},
+			want:  refused{413, "", host.Fault("", host.Invalid, "the message is too large: max-body allows 1000 bytes", "")},
 			again: echo(ann),
 		},
 		{
@@ -409,7 +409,7 @@ func limitRows() []limitRow {
 				host.Contains(e.T, "two more", e.ann.Post(host.Call("1", "echo", `{"text":[[]]}`)).Body, "isError")
 			},
 			more:  func(e *limitEnv) *kit.Answer { return e.ann.Post(host.Call("1", "echo", `{"text":[[[]]]}`)) },
-			want:  refused{400, "", host.Fault("1", host.BadJSON, "nested too deep", "")},
+			want:  refused{400, "", host.Fault("1", host.BadJSON, "nested too deep, at byte 93", "")},
 			again: echo(ann),
 		},
 		{

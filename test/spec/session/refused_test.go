@@ -40,7 +40,7 @@ func TestRefusedRequestsOfASession(t *testing.T) {
 				answered("one more in a second", host.Call("4", "echo", `{"text":"x"}`), 200, host.Fault("4", host.Invalid, "too many calls per second in this session", `{"retryAfterMs":750}`))
 
 				answered("no message", `{"jsonrpc":"2.0","id":5}`, 400, host.Fault("5", host.Invalid, "a message needs a method, a result or an error", ""))
-				answered("no JSON", `{`, 400, host.Fault("", -32700, "unexpected end of the message", ""))
+				answered("no JSON", `{`, 400, host.Fault("", -32700, "unexpected end of the message, at byte 2", ""))
 				answered("a notification", host.Note("notifications/x", ""), 202, "")
 				listening := c.Get("")
 				defer listening.Close()

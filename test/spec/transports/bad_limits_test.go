@@ -24,7 +24,7 @@ import (
 func TestBadBodies(t *testing.T) { // not in parallel, as it measures the heap
 	when.Long(t, "connections linger for half a second")
 	e := newBadEnv(t)
-	tooLarge := host.Fault("", host.Invalid, "the message is too large", "")
+	tooLarge := host.Fault("", host.Invalid, "the message is too large: max-body allows 4194304 bytes", "")
 	dial := func(t *testing.T) net.Conn {
 		conn, err := net.Dial("tcp", strings.TrimSuffix(strings.TrimPrefix(e.URL, "http://"), "/mcp"))
 		if err != nil {

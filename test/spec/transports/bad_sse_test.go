@@ -99,7 +99,7 @@ func TestBadRequestsOverSSE(t *testing.T) { // not in parallel, as its end measu
 		to("a notification to nobody", "/messages?sessionId=x", host.Note("notifications/initialized", ""), 404, host.Fault("", host.Invalid, connectAnew, "")),
 		to("an answer to nobody", "/messages?sessionId=x", `{"jsonrpc":"2.0","id":"x","result":{}}`, 404, host.Fault(`"x"`, host.Invalid, connectAnew, "")),
 		to("a batch to nobody", "/messages?sessionId=x", host.Batch(ping), 404, host.Fault("", host.Invalid, connectAnew, "")),
-		to("no JSON to nobody", "/messages?sessionId=x", `{`, 400, host.Fault("", host.BadJSON, "unexpected end of the message", "")),
+		to("no JSON to nobody", "/messages?sessionId=x", `{`, 400, host.Fault("", host.BadJSON, "unexpected end of the message, at byte 2", "")),
 		to("POST to the stream", "/sse", ping, 405, notAllowed),
 		get("GET of messages", "/messages?"+query, 405, notAllowed),
 		get("a stream that is not accepted", "/sse", 406, host.Fault("", host.Invalid, "Accept must admit text/event-stream", ""), "Accept", "application/json"),
@@ -122,7 +122,7 @@ func TestBadRequestsOverSSE(t *testing.T) { // not in parallel, as its end measu
 	in("compressed", s, 415, host.Fault("", host.Invalid, "Content-Encoding is not supported", ""), ping, "Content-Encoding", "gzip")
 	in("another site's page posts", s, 403, host.Fault("", host.Invalid, "Origin not allowed: --allow-origin and Options.HTTP.AllowOrigins allow it", ""), ping, "Origin", "https://evil.example.com")
 	in("of another revision", s, 400, host.Fault("1", host.Invalid, "MCP-Protocol-Version is not the session's, 2024-11-05", ""), ping, "MCP-Protocol-Version", "2025-06-18")
-	in("5 MB", s, 413, host.Fault("", host.Invalid, "the message is too large", ""), strings.Repeat(" ", 5<<20))
+	in("5 MB", s, 413, host.Fault("", host.Invalid, "the message is too large: max-body allows 4194304 bytes", ""), strings.Repeat(" ", 5<<20))
 	in("a batch of 101", s, 400, host.Fault("", host.Invalid, "the batch has too many messages", ""), `[1`+strings.Repeat(",1", 100)+`]`)
 	in("an empty batch", s, 400, host.Fault("", host.Invalid, "the batch is empty", ""), `[]`)
 	in("a batch with initialize", s, 400, host.Fault("", host.Invalid, "initialize must not be part of a batch", ""), host.Batch(ping, host.Initialize("2", "")))

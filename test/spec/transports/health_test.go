@@ -72,7 +72,7 @@ func TestNamesOnEveryPath(t *testing.T) {
 		for path, want := range map[string]string{"/healthz": "ok\n", "/readyz": "ready\n", "/metrics": "up 1\n", "/": "There is no MCP server here at the moment.\n", "/nowhere": ""} {
 			status := 200
 			if want == "" {
-				status, want = 404, "404 page not found\n"
+				status, want = 404, "404 page not found: GET / names the MCP endpoints\n"
 			}
 			public := status
 			if path == "/metrics" { // it is for this machine

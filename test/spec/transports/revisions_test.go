@@ -138,8 +138,8 @@ func TestOlderRevisionsAreUnspoken(t *testing.T) {
 			{"DELETE", "DELETE", "/mcp", "", nil, 405, host.Fault("", host.Invalid, "Method not allowed", "")},
 			{"GET of an older revision", "GET", "/mcp", "", older, 400, `{"jsonrpc":"2.0",` + unsupported},
 			{"a session that there is not", "POST", "/mcp", ping, append([]string{"Mcp-Session-Id", "x"}, older...), 404, host.Fault("1", host.Invalid, "unknown session: initialize anew", "")},
-			{"HTTP+SSE", "GET", "/sse", "", nil, 404, "404 page not found\n"},
-			{"a message over HTTP+SSE", "POST", "/messages?sessionId=x", ping, nil, 404, "404 page not found\n"},
+			{"HTTP+SSE", "GET", "/sse", "", nil, 404, "404 page not found: GET / names the MCP endpoints\n"},
+			{"a message over HTTP+SSE", "POST", "/messages?sessionId=x", ping, nil, 404, "404 page not found: GET / names the MCP endpoints\n"},
 		} {
 			c := h.Unchecked()
 			c.URL = "http://127.0.0.1" + tt.path

@@ -22,7 +22,7 @@ func TestStdio(t *testing.T) {
 		t.Run(revision, func(t *testing.T) {
 			p := host.NewPipe(t, troupe.Options{})
 			host.Equal(t, "early", p.Ask(host.Call("1", "echo", `{"text":"x"}`)), `{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"initialize first"}}`)
-			host.Equal(t, "no JSON", p.Ask(`{"jsonrpc":`), `{"jsonrpc":"2.0","error":{"code":-32700,"message":"unexpected end of the message"}}`)
+			host.Equal(t, "no JSON", p.Ask(`{"jsonrpc":`), `{"jsonrpc":"2.0","error":{"code":-32700,"message":"unexpected end of the message, at byte 12"}}`)
 			p.Initialize(revision)
 			host.Equal(t, "echo", p.Ask(host.Call("2", "echo", `{"text":"héllo\n你好"}`)), host.TextResult("2", `héllo\n你好`))
 			question := p.Ask(host.Call("3", "pingback", `{}`))
