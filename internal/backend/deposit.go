@@ -91,8 +91,8 @@ func newDeposits(to Estates, clock upstream.Clock, log *slog.Logger, run func(fu
 }
 
 // open returns the deposit of an instance under a name, which is reserved until release; nil where another instance of this process has
-// the name. taken is called once another process has it.
-func (d *deposits) open(name string, keep time.Duration, taken func()) *deposit {
+// the name. The instance lives as long as life. taken is called once another process has it.
+func (d *deposits) open(life context.Context, name string, keep time.Duration, taken func()) *deposit {
 	if d == nil || name == "" {
 		return nil
 	}
@@ -102,10 +102,27 @@ func (d *deposits) open(name string, keep time.Duration, taken func()) *deposit 
 		return nil
 	}
 	d.last++
-	x := &deposit{all: d, name: name, keep: max(keep, depositKept), owner: fmt.Sprint(d.own, d.last), taken: taken, idle: make(chan struct{}), hurry: make(chan struct{}, 1), texts: make(map[string][]byte)}
+	x := &deposit{all: d, life: life, name: name, keep: max(keep, depositKept), owner: fmt.Sprint(d.own, d.last), taken: taken, idle: make(chan struct{}), hurry: make(chan struct{}, 1), gone: make(chan struct{}), texts: make(map[string][]byte)}
 	close(x.idle)
 	d.of[name] = x
 	return x
+}
+
+// awaitLeaving waits for an instance of this process that has a name, if it is about to give it up: what comes back goes on with what that leaves.
+func (d *deposits) awaitLeaving(ctx context.Context, name string) {
+	if d == nil || name == "" {
+		return
+	}
+	d.mu.Lock()
+	x := d.of[name]
+	d.mu.Unlock()
+	if x == nil || x.life.Err() == nil {
+		return
+	}
+	select {
+	case <-x.gone:
+	case <-ctx.Done():
+	}
 }
 
 // find reports whether something lies under a name, or an instance of this process has it. errUnknownLeft: nobody knows.
@@ -133,11 +150,13 @@ func (d *deposits) find(ctx context.Context, name string) (bool, error) {
 // whole, soon after it has changed; one revision follows another, so that of two processes with the same one has it.
 type deposit struct {
 	all   *deposits
+	life  context.Context // of its instance: what is left is stored without a pause
 	name  string
 	keep  time.Duration
 	owner string
 	taken func()
 	hurry chan struct{} // of one place: what has changed is stored at once
+	gone  chan struct{} // closed when its name is given up
 
 	mu      sync.Mutex // guards the rest
 	texts   map[string][]byte
@@ -322,7 +341,7 @@ func (x *deposit) awaitStored() {
 // storeAll stores it until nothing has changed since: the first change at once, and those that follow at a pace, unless somebody waits for them.
 func (x *deposit) storeAll(ctx context.Context) {
 	for first := true; ; first = false {
-		if !first {
+		if !first && x.life.Err() == nil {
 			waits(x.all.clock, x.hurry, depositPace)
 		}
 		x.mu.Lock()
@@ -423,5 +442,6 @@ func (x *deposit) release(ctx context.Context) {
 	defer x.all.mu.Unlock()
 	if x.all.of[x.name] == x {
 		delete(x.all.of, x.name)
+		close(x.gone)
 	}
 }

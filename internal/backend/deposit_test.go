@@ -384,6 +384,22 @@ func TestSessionAtURLMoves(t *testing.T) {
 	})
 }
 
+// TestSessionAtURLComesBack: a session that comes back while its instance still stores what it leaves goes on with that.
+func TestSessionAtURLComesBack(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		r, e, told := newRemote(), newEstates(), &changes{}
+		one := r.process(t, e, told, host.Options{})
+		for n := range 20 {
+			want := fmt.Sprintf(`{"session":"at-1","n":%d}`, n+1)
+			if got := call(t, one, "far", Caller{Session: "s"}, Request{Level: []string{"error", "info"}[n%2]}); got != want {
+				t.Fatalf("got %s, want %s", got, want)
+			}
+			one.SessionGone("s", true)
+		}
+		one.Close(t.Context(), 0)
+	})
+}
+
 // TestSessionAtURLIsGone: a backend that has forgotten a session is given another one, of which its client is told once.
 func TestSessionAtURLIsGone(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
@@ -453,8 +469,8 @@ func TestDepositOutlivesStore(t *testing.T) {
 		var running sync.WaitGroup
 		defer running.Wait()
 		d := newDeposits(e, systemClock{}, slog.New(slog.DiscardHandler), func(f func(context.Context)) { running.Go(func() { f(t.Context()) }) })
-		x := d.open("name", 0, func() { lost.Store(true) })
-		if d.open("name", 0, nil) != nil {
+		x := d.open(t.Context(), "name", 0, func() { lost.Store(true) })
+		if d.open(t.Context(), "name", 0, nil) != nil {
 			t.Error("two have one place")
 		}
 		away := errors.New("away")
@@ -477,12 +493,12 @@ func TestDepositOutlivesStore(t *testing.T) {
 			t.Fatal(err)
 		}
 		x.release(t.Context())
-		y := d.open("name", 0, func() { lost.Store(true) })
+		y := d.open(t.Context(), "name", 0, func() { lost.Store(true) })
 		texts := take(t, y)
 		if len(texts) != 2 || string(texts["a"]) != "1" || string(texts["b"]) != "2" {
 			t.Errorf("there is %q", texts)
 		}
-		z := newDeposits(e, systemClock{}, d.log, d.run).open("name", 0, nil)
+		z := newDeposits(e, systemClock{}, d.log, d.run).open(t.Context(), "name", 0, nil)
 		take(t, z)
 		if err := y.Remember("c", []byte("3")); err != nil {
 			t.Fatal(err)
@@ -549,7 +565,7 @@ func TestTakingOver(t *testing.T) {
 				var running sync.WaitGroup
 				defer running.Wait()
 				at := func() *deposit {
-					return newDeposits(e, systemClock{}, slog.New(slog.DiscardHandler), func(f func(context.Context)) { running.Go(func() { f(t.Context()) }) }).open("name", 0, func() {})
+					return newDeposits(e, systemClock{}, slog.New(slog.DiscardHandler), func(f func(context.Context)) { running.Go(func() { f(t.Context()) }) }).open(t.Context(), "name", 0, func() {})
 				}
 				before, x, other := at(), at(), at()
 				_ = before.Remember("a", []byte("1"))
@@ -585,7 +601,7 @@ func TestDepositsKeepAPace(t *testing.T) {
 		e := newEstates()
 		var running sync.WaitGroup
 		defer running.Wait()
-		x := newDeposits(e, systemClock{}, slog.New(slog.DiscardHandler), func(f func(context.Context)) { running.Go(func() { f(t.Context()) }) }).open("name", 0, nil)
+		x := newDeposits(e, systemClock{}, slog.New(slog.DiscardHandler), func(f func(context.Context)) { running.Go(func() { f(t.Context()) }) }).open(t.Context(), "name", 0, nil)
 		for i := range 1000 {
 			_ = x.Remember("event", []byte(strconv.Itoa(i)))
 			time.Sleep(time.Millisecond)

@@ -74,7 +74,7 @@ func (in estate) takePlace(stores bool) *deposit {
 		return nil
 	}
 	name := depositName(in.of, in.kind, in.holder(), in.b.c.Node)
-	p.has = in.b.deposits.open(name, 2*in.of.Options.Pool.Idle, func() { in.b.tell(&hasMoved{in.instance}) })
+	p.has = in.b.deposits.open(in.life, name, 2*in.of.Options.Pool.Idle, func() { in.b.tell(&hasMoved{in.instance}) })
 	p.taken.Store(p.has != nil || name == "" && in.holder() != "")
 	if stores {
 		p.stores.Store(p.has)
@@ -118,6 +118,7 @@ var errNoUse = errors.New("it is of no use to this release")
 // inherit goes on with the session at a URL that an earlier process has left, if it has left one; what is lost with one that cannot go on is told. With an
 // error it is not known whether there is one, or another process has it.
 func (in lifetime) inherit(ctx context.Context, address string) (left remains, ok bool, err error) {
+	in.b.deposits.awaitLeaving(ctx, depositName(in.of, in.kind, in.holder(), in.b.c.Node))
 	x := estate(in).takePlace(true)
 	if x == nil {
 		return left, false, nil
