@@ -91,6 +91,9 @@ type (
 	rootsLate struct{}
 )
 
+// Refused leaves none to the call.
+func (m *rootsWanted) Refused(error) { m.Done() }
+
 // rootsPatience is how long an instance that has not listed waits for roots. One that lists only when it has them would wait for a call that waits for it.
 const rootsPatience = 2 * time.Second
 

@@ -81,6 +81,9 @@ type (
 	heard struct{ upstream.Event }
 )
 
+// Refused has the call go on: nothing more is handed on.
+func (m *callEnded) Refused(error) { m.Done() }
+
 // errStopping is why an instance ends whose end the pool has decided.
 type errStopping struct{ reason pool.Reason }
 
