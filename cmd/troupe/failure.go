@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -29,7 +32,7 @@ func explain(err error, o troupe.Options) error {
 	var text string
 	switch {
 	case errors.Is(err, troupe.ErrLocked):
-		text = fmt.Sprintf("another process uses the data directory %s: stop it, or give this one its own with --data DIR", dir)
+		text = fmt.Sprintf("another process%s uses the data directory %s: stop it and wait for its end, %s as it drains, or give this one its own with --data DIR", holderOf(dir), dir, longestEnd(o))
 	case errors.Is(err, troupe.ErrNewer):
 		text = fmt.Sprintf("a newer release has written the data directory %s, which is left as it was: run that release, or choose another directory with --data DIR", dir)
 	case errors.Is(err, troupe.ErrDamaged):
@@ -52,6 +55,24 @@ func explain(err error, o troupe.Options) error {
 		text = oneLine(err)
 	}
 	return &failure{text, err}
+}
+
+// holderOf is the id of the process that uses a data directory, in parentheses, "" if it is not known.
+func holderOf(dir string) string {
+	text, err := os.ReadFile(filepath.Join(dir, "lock"))
+	pid, bad := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil || bad != nil {
+		return ""
+	}
+	return fmt.Sprintf(" (%d)", pid)
+}
+
+// longestEnd says how long a process with these settings may take to end.
+func longestEnd(o troupe.Options) string {
+	if o.DrainWait == 0 {
+		return "half a minute"
+	}
+	return "up to " + shortTime((max(0, o.DrainDelay) + o.DrainWait + afterDrain).String())
 }
 
 // isPathError reports whether the error is about a file or directory. Once its settings

@@ -22,7 +22,7 @@ func TestExplain(t *testing.T) {
 		err  error
 		want string
 	}{
-		{fmt.Errorf("troupe: %w", troupe.ErrLocked), "another process uses the data directory /data: "},
+		{fmt.Errorf("troupe: %w", troupe.ErrLocked), "another process uses the data directory /data: stop it and wait for its end, half a minute as it drains, or "},
 		{fmt.Errorf("troupe: %w", troupe.ErrNewer), "a newer release has written the data directory /data, "},
 		{fmt.Errorf("troupe: cluster: troupe.json: %w", troupe.ErrDamaged), "the data directory /data is damaged and left as it was (troupe.json: damaged): "},
 		{fmt.Errorf("troupe: %w", troupe.ErrForeign), "/data holds files that are not troupe's "},

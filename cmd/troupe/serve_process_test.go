@@ -258,9 +258,9 @@ func TestServeProcess(t *testing.T) {
 		}
 	}
 
-	locked := exec.Command(p.cmd.Path, "serve", "--listen", "127.0.0.1:0", "--data", data)
+	locked := exec.Command(p.cmd.Path, "serve", "--listen", "127.0.0.1:0", "--data", data, "--drain-delay", "0s")
 	out, err := locked.CombinedOutput()
-	if locked.ProcessState.ExitCode() != 1 || !strings.Contains(string(out), "another process uses the data directory "+data) || strings.Count(string(out), "\n") != 1 {
+	if locked.ProcessState.ExitCode() != 1 || !strings.Contains(string(out), fmt.Sprintf("another process (%d) uses the data directory %s: stop it and wait for its end, up to 33s as it drains, or", p.cmd.Process.Pid, data)) || strings.Count(string(out), "\n") != 1 {
 		t.Errorf("a second server on the directory ends with %v and writes %s", err, out)
 	}
 	taken := exec.Command(p.cmd.Path, "serve", "--listen", strings.TrimPrefix(p.base, "http://"), "--memory", "--log-level", "error")
