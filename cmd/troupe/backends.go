@@ -83,7 +83,7 @@ func noBackend(f *hostfile.File) error {
 			faults = append(faults, oneLine(b.Err))
 		}
 	}
-	return errors.New(strings.Join(faults, "; "))
+	return placed{errors.New(strings.Join(faults, "; "))}
 }
 
 // hosted are the backends that a server has in place of the demo.
@@ -218,7 +218,7 @@ func checkBackends(s *settings, w io.Writer) error {
 	}
 	for _, b := range s.hosted.Backends {
 		if errors.Is(b.Err, hostfile.ErrUnset) && !b.Disabled {
-			faults = append(faults, fmt.Errorf("%s would be left out: %s", b.Name, oneLine(b.Err)))
+			faults = append(faults, placed{fmt.Errorf("%s would be left out: %s", b.Name, oneLine(b.Err))})
 		}
 		if b.Usable() {
 			if err := b.FindProgram(os.LookupEnv); err != nil {

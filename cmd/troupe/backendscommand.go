@@ -135,7 +135,7 @@ func backendsShow(stdout io.Writer, data *string) *cobra.Command {
 			"session is its client's secret: what is shown in its place is the tag that troupe sessions has.",
 		Example: `  troupe backends show memory
   troupe backends show memory --json | jq '.running[] | select(.holder == "session") | .pid'`,
-		Args: cobra.ExactArgs(1),
+		Args: wantOne("backend", "troupe backends ls"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return askServer(*data, func(c *admin.Client) error {
 				d, err := c.Hosted().Backend(cmd.Context(), args[0])
@@ -224,7 +224,7 @@ func backendsLogs(stdout io.Writer, data *string) *cobra.Command {
 			"until the server ends.",
 		Example: `  troupe backends logs memory
   troupe backends logs memory -f | grep -i error`,
-		Args: cobra.ExactArgs(1),
+		Args: wantOne("backend", "troupe backends ls"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return askServer(*data, func(c *admin.Client) error { return printLines(cmd.Context(), stdout, c.Hosted(), args[0], follow) })
 		},
@@ -284,7 +284,7 @@ func backendsRestart(stdout io.Writer, data *string) *cobra.Command {
 			"is tried again with the next call, without a pause. Its configuration stays as it is: SIGHUP reads the files again.",
 		Example: `  npm install -g @modelcontextprotocol/server-memory && troupe backends restart memory
   troupe backends restart memory --now   does not wait for its calls`,
-		Args: cobra.ExactArgs(1),
+		Args: wantOne("backend", "troupe backends ls"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return askServer(*data, func(c *admin.Client) error {
 				did, err := c.Hosted().RestartBackend(context.WithoutCancel(cmd.Context()), args[0], atOnce)

@@ -39,7 +39,12 @@ line, 3 if the tool says that it failed (isError); its text is on standard outpu
   troupe call http://127.0.0.1:8080/mcp ask '{"question":"Tea or coffee?"}' --answer '{"answer":"tea"}'
   troupe call http://127.0.0.1:8080/mcp count '{"to":10,"delay_ms":500}' --revision 2025-11-25
   ` + tokenVariable + `=... troupe call https://mcp.example.com/mcp search @query.json --json | jq .structuredContent`,
-		Args: cobra.RangeArgs(2, 3),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) < 2 || len(args) > 3 {
+				return errors.New("want the URL of a server, the name of a tool, which troupe tools URL lists, and its arguments if it needs some")
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o, err := r.options(args[0])
 			if err != nil {

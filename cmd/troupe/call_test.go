@@ -153,9 +153,9 @@ func TestCallUsage(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"call"}, 2, "accepts between 2 and 3 arg(s)"},
-		{[]string{"call", at, "echo", "{}", "more"}, 2, "accepts between 2 and 3 arg(s)"},
-		{[]string{"tools"}, 2, "accepts 1 arg(s)"},
+		{[]string{"call"}, 2, "want the URL of a server, the name of a tool, which troupe tools URL lists,"},
+		{[]string{"call", at, "echo", "{}", "more"}, 2, "want the URL of a server, the name of a tool, which troupe tools URL lists,"},
+		{[]string{"tools"}, 2, "which server? give its URL"},
 		{[]string{"call", "127.0.0.1:8080/mcp", "echo"}, 2, `URL is "127.0.0.1:8080/mcp": want that of an MCP endpoint`},
 		{[]string{"tools", "ftp://x/mcp"}, 2, `URL is "ftp://x/mcp"`},
 		{[]string{"call", at, "echo", "[1]"}, 2, `arguments are "[1]": want a JSON object`},

@@ -80,7 +80,7 @@ func callsCancel(stdout io.Writer, data *string) *cobra.Command {
 			"unknown whether it took effect. The context of its handler ends; a handler that does not heed that goes on, and\n" +
 			"counts among the calls of its client, until it returns. What it has done stays done.",
 		Example: `  troupe calls cancel 3fk2pq-1k-4`,
-		Args:    cobra.ExactArgs(1),
+		Args:    wantOne("call", "troupe calls ls"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return askServer(*data, func(c *admin.Client) error {
 				call, err := c.CancelCall(context.WithoutCancel(cmd.Context()), args[0])

@@ -30,7 +30,7 @@ func TestConfigCheck(t *testing.T) {
 		"--set page-size=0":                              "(set by --set page-size)",
 		"--set weight=nobody=0":                          "(set by --set weight)",
 		"--public-url ftp://a.example":                   "(set by --public-url)",
-		"--config absent.yaml":                           "config: open absent.yaml",
+		"--config absent.yaml":                           "absent.yaml: no such file",
 		"--bogus":                                        "unknown flag",
 		"--memory=false --nats http://a":                 "(set by --nats)",
 		"--memory=false --nats nats://a --nats-creds no": "nats-creds cannot be read: open no: no such file or directory (set by --nats-creds)",

@@ -24,6 +24,19 @@ func groupedHelp(cmd *cobra.Command, groups []flagGroup) {
 	})
 }
 
+// wantOne takes one argument, which names one of what a command lists.
+func wantOne(what, lister string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		switch len(args) {
+		case 0:
+			return fmt.Errorf("which %s? %s lists them", what, lister)
+		case 1:
+			return nil
+		}
+		return fmt.Errorf("one %s at a time: there are %d words", what, len(args))
+	}
+}
+
 // helpWidth is how wide the lines of flags and settings are, unless a word is wider.
 const helpWidth = 110
 

@@ -83,3 +83,45 @@ func TestRunExitCodes(t *testing.T) {
 		}
 	}
 }
+
+// TestHintsOfHelp names the help of the command that was mistyped, and none where a line of a file is wrong, whose whole path is told.
+func TestHintsOfHelp(t *testing.T) {
+	t.Parallel()
+	write := func(name, text string) string {
+		path := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	misspelt, bad := write("c.yaml", "memory: true\nlistne: x\n"), write("c.yaml", "memory: true\nlisten: nowhere\n")
+	list := write("servers.json", `{"mcpServers": {"a": {"command": ["x"]}}}`)
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	relative, err := filepath.Rel(here, misspelt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		args       []string
+		want, hint string
+	}{
+		{[]string{"perform"}, "unknown command", "See troupe --help.\n"},
+		{[]string{"calls", "cancel"}, "which call?", "See troupe calls cancel --help.\n"},
+		{[]string{"config", "check", "--bogus"}, "unknown flag", "See troupe config check --help.\n"},
+		{[]string{"config", "check", "--listen", "nowhere"}, "set by --listen", "See troupe config check --help.\n"},
+		{[]string{"config", "check", "--config", relative}, "config " + misspelt + ":2: ", ""},
+		{[]string{"config", "check", "--config", bad}, "set by " + bad + ":2", ""},
+		{[]string{"config", "check", "--config", bad + "x"}, "no such file", ""},
+		{[]string{"config", "check", "--memory", "--servers", list}, list + ":1: ", ""},
+	} {
+		var stderr bytes.Buffer
+		code := run(tt.args, &bytes.Buffer{}, &stderr)
+		_, hint, _ := strings.Cut(stderr.String(), "\nSee ")
+		if hint != strings.TrimPrefix(tt.hint, "See ") || code != 2 || !strings.Contains(stderr.String(), tt.want) {
+			t.Errorf("%q ends with %d, want 2, %q and %q:\n%s", tt.args, code, tt.want, tt.hint, stderr.String())
+		}
+	}
+}

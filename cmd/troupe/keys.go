@@ -183,7 +183,7 @@ func keysRotate(stdout, stderr io.Writer, data *string) *cobra.Command {
 			"longer than before.",
 		Example: `  troupe keys rotate CI --overlap 24h
   troupe keys rotate CI --overlap 24h --expires 90d   and the new one ends in 90 days`,
-		Args: cobra.ExactArgs(1),
+		Args: wantOne("key", "troupe keys ls"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r := admin.Rotation{Overlap: time.Duration(overlap), Expires: expires.from(time.Now())}
 			return askKeys(cmd.Context(), *data, func(c admin.Keys) error {
@@ -223,7 +223,7 @@ func keysRevoke(stdout io.Writer, data *string) *cobra.Command {
 		Long: "Ends an API key with all its secrets, and the event streams, sessions, calls and tasks of its clients: on every\n" +
 			"process that shares the store, within 2 seconds or once it reaches the store again. There is no way back.",
 		Example: `  troupe keys revoke CI`,
-		Args:    cobra.ExactArgs(1),
+		Args:    wantOne("key", "troupe keys ls"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return askKeys(cmd.Context(), *data, func(c admin.Keys) error {
 				k, err := c.RevokeKey(context.WithoutCancel(cmd.Context()), args[0])

@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/troupe-run/troupe/internal/configfile"
+	"github.com/troupe-run/troupe/internal/hostfile"
 	"github.com/troupe-run/troupe/internal/keeper"
 )
 
@@ -60,7 +62,7 @@ func rootCommand(stdout, stderr io.Writer) *cobra.Command {
 func run(args []string, stdout, stderr io.Writer) int {
 	root := rootCommand(stdout, stderr)
 	root.SetArgs(args)
-	err := root.ExecuteContext(context.WithValue(context.Background(), commandLine{}, args))
+	cmd, err := root.ExecuteContextC(context.WithValue(context.Background(), commandLine{}, args))
 	if err == nil {
 		return 0
 	}
@@ -71,6 +73,21 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if _, ok := errors.AsType[*failure](err); ok {
 		return 1
 	}
-	fmt.Fprintln(stderr, "See troupe --help or troupe COMMAND --help.")
+	if !saysPlace(err) {
+		fmt.Fprintf(stderr, "See %s --help.\n", cmd.CommandPath())
+	}
 	return 2
+}
+
+// placed is an error that says in which line of which file it is.
+type placed struct{ error }
+
+func (p placed) Unwrap() error { return p.error }
+
+// saysPlace reports whether an error names the file that is wrong: the help of a command would add nothing.
+func saysPlace(err error) bool {
+	_, settings := errors.AsType[placed](err)
+	_, backends := errors.AsType[*hostfile.Error](err)
+	_, file := errors.AsType[*configfile.Error](err)
+	return settings || backends || file || isPathError(err)
 }

@@ -207,12 +207,13 @@ func TestOperatorUsage(t *testing.T) {
 		want string
 	}{
 		{[]string{"sessions", "ls", "--limit", "0"}, 2, "limit is 0: want at least 1"},
-		{[]string{"sessions", "show"}, 2, "accepts 1 arg(s)"},
+		{[]string{"sessions", "show"}, 2, "which session? troupe sessions ls lists them"},
 		{[]string{"sessions", "end", "a", "b"}, 2, "name one session"},
 		{[]string{"sessions", "end", "a", "--principal", "b"}, 2, "name one session"},
 		{[]string{"sessions", "end"}, 2, "name one session"},
 		{[]string{"calls", "ls", "--state", "x"}, 2, "want one of running"},
-		{[]string{"calls", "cancel"}, 2, "accepts 1 arg(s)"},
+		{[]string{"calls", "cancel"}, 2, "which call? troupe calls ls lists them"},
+		{[]string{"calls", "cancel", "a", "b"}, 2, "one call at a time: there are 2 words"},
 		{[]string{"calls", "ls"}, 1, "no server answers on "},
 		{[]string{"calls", "--help"}, 0, "troupe calls cancel"},
 		{[]string{"nodes", "x"}, 2, "unknown command"},

@@ -201,7 +201,7 @@ func revokeRemove(stdout io.Writer, data *string) *cobra.Command {
 		Long: "Takes a revocation back: the tokens that it refused count again, on every process within 2 seconds. What was ended\n" +
 			"stays so. An API key stays revoked: make another one.",
 		Example: `  troupe revoke rm k3w7gqm2xz4ptn5a`,
-		Args:    cobra.ExactArgs(1),
+		Args:    wantOne("revocation", "troupe revoke ls"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return askRevocations(cmd.Context(), *data, func(v admin.Revocations) error {
 				r, err := v.RemoveRevocation(context.WithoutCancel(cmd.Context()), args[0])

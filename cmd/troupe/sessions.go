@@ -85,7 +85,7 @@ func sessionsShow(stdout io.Writer, data *string) *cobra.Command {
 			"What its calls carry, and its values, are never shown.",
 		Example: `  troupe sessions show '#836b91aa8177'
   troupe sessions show 836b91aa8177 --json | jq .streams`,
-		Args: cobra.ExactArgs(1),
+		Args: wantOne("session", "troupe sessions ls"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return askServer(*data, func(c *admin.Client) error {
 				s, err := c.Session(cmd.Context(), args[0])

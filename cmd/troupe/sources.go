@@ -75,8 +75,11 @@ func (t *settingTable) explainSources(err error) error {
 		return err
 	}
 	var from []string
+	inFile := false
 	for _, name := range f.names {
-		switch s := t.sourceOf(name); {
+		s := t.sourceOf(name)
+		inFile = inFile || s.rank == byFile
+		switch {
 		case s.rank == byDefault:
 		case len(f.names) == 1:
 			from = append(from, "set by "+s.at)
@@ -87,7 +90,11 @@ func (t *settingTable) explainSources(err error) error {
 	if from == nil {
 		return err
 	}
-	return fmt.Errorf("%w (%s)", err, strings.Join(from, ", "))
+	err = fmt.Errorf("%w (%s)", err, strings.Join(from, ", "))
+	if inFile {
+		return placed{err}
+	}
+	return err
 }
 
 // variablePrefix begins the names of the environment variables that settings have.

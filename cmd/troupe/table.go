@@ -147,6 +147,11 @@ func (s *settings) readFile(shared bool) error {
 	if s.config == "" {
 		return nil
 	}
+	whole, err := filepath.Abs(s.config)
+	if err != nil {
+		return fmt.Errorf("config: %w", err)
+	}
+	s.config = whole // for what is wrong in it, which a log may say that is read elsewhere
 	data, err := os.ReadFile(s.config)
 	if err != nil {
 		return fmt.Errorf("config: %w", err)
@@ -170,11 +175,7 @@ func (s *settings) readFile(shared bool) error {
 		})
 	})
 	if s.table.Lookup("auth-issuer") != nil && !s.withoutSections {
-		dir, err := filepath.Abs(filepath.Dir(s.config))
-		if err != nil {
-			return fmt.Errorf("config: %w", err)
-		}
-		readers["auth"] = configfile.ReadAuth(&s.auth, dir, os.ReadFile)
+		readers["auth"] = configfile.ReadAuth(&s.auth, filepath.Dir(s.config), os.ReadFile)
 	}
 	if s.table.Lookup("servers") != nil && !s.withoutSections {
 		from, err := hostfile.System(s.config)

@@ -123,7 +123,7 @@ func tasksShow(stdout io.Writer, data *string) *cobra.Command {
 			"the result and the texts of questions only with --result.",
 		Example: `  troupe tasks show ptcx45ri5yyvsg3jkzqh2w7b4e
   troupe tasks show ID --result --json | jq .result`,
-		Args: cobra.ExactArgs(1),
+		Args: wantOne("task", "troupe tasks ls"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return askServer(*data, func(c *admin.Client) error {
 				d, err := c.Task(cmd.Context(), args[0], result)
@@ -150,7 +150,7 @@ func tasksCancel(stdout io.Writer, data *string) *cobra.Command {
 		Long: "Ends a task as cancelled. Its client sees that, and the context of its handler ends; what the handler has done\n" +
 			"stays done. A task that has ended is an error.",
 		Example: `  troupe tasks cancel ptcx45ri5yyvsg3jkzqh2w7b4e`,
-		Args:    cobra.ExactArgs(1),
+		Args:    wantOne("task", "troupe tasks ls"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return askServer(*data, func(c *admin.Client) error {
 				t, err := c.CancelTask(context.WithoutCancel(cmd.Context()), args[0])

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -28,7 +29,12 @@ Exit codes: 0 with the list, 1 if the server cannot be reached or refuses, 2 for
 		Example: `  troupe tools http://127.0.0.1:8080/mcp
   troupe tools http://127.0.0.1:8080/mcp --json | jq '.[].inputSchema'
   ` + tokenVariable + `=... troupe tools https://mcp.example.com/mcp --header 'X-Team: maps'`,
-		Args: cobra.ExactArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return errors.New("which server? give its URL, such as http://127.0.0.1:8080/mcp")
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o, err := r.options(args[0])
 			if err != nil {
