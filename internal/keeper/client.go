@@ -65,6 +65,7 @@ type Client struct {
 	recalled  map[uint64]map[string][]byte // what is remembered of processes that are about to be adopted
 	failure   error                        // why nothing follows
 	broken    int                          // how often the connection has broken soon after it was made
+	parted    bool                         // whether the keeper knows that this process ends
 	detail    error                        // how the keeper's process ended, if it is a child of this one
 }
 
@@ -215,7 +216,10 @@ func (c *Client) exchange(ctx context.Context, conn net.Conn, r *bufio.Reader) e
 
 // connectAgain connects to the same keeper, and has what was asked for and not answered asked for again.
 func (c *Client) connectAgain(ctx context.Context, why error) (net.Conn, *bufio.Reader, error) {
-	if c.redial == nil {
+	c.mu.Lock()
+	parted := c.parted
+	c.mu.Unlock()
+	if c.redial == nil || parted {
 		return nil, nil, fmt.Errorf("%w: %w", ErrEnded, why)
 	}
 	c.options.Log.Warn("keeper: the connection is lost", "why", why)
@@ -476,6 +480,7 @@ func (c *Client) Boot() string {
 func (c *Client) Bye(ctx context.Context, keep time.Duration) error {
 	return c.ask(ctx, kindBye, func(n uint64) any { return bye{n, keep} }, func(f frame) error {
 		_, err := decode[done](f)
+		c.parted = c.parted || err == nil
 		return err
 	}, nil)
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"os/exec"
@@ -308,6 +309,25 @@ func TestKilledKeeper(t *testing.T) {
 	}
 	_ = c.Bye(t.Context(), 0)
 	await(t, "the end of the second keeper", func() bool { return !lives(c.PID()) })
+}
+
+// TestPartingIsNoFault has a keeper end that was told to, which nobody is warned of.
+func TestPartingIsNoFault(t *testing.T) {
+	t.Parallel()
+	f := spawned(t, time.Minute)
+	var log bytes.Buffer                                                                                  // read once all that writes it has ended
+	c, err := Dial(t.Context(), Options{Socket: f.socket, Log: slog.New(slog.NewTextHandler(&log, nil))}) // in place of the first one
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Bye(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	<-c.Ended()
+	if err := c.Err(); !errors.Is(err, ErrEnded) || log.Len() > 0 {
+		t.Errorf("%v, and the log has %s", err, log.String())
+	}
+	await(t, "the end of the keeper", func() bool { return !lives(c.PID()) })
 }
 
 // TestReconnect breaks the connection again and again while lines go both ways.
