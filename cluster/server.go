@@ -209,10 +209,24 @@ func (l serverLog) at(level slog.Level, format string, v []any) {
 }
 
 func (l serverLog) Noticef(format string, v ...any) { l.at(slog.LevelDebug, format, v) }
-func (l serverLog) Warnf(format string, v ...any)   { l.at(slog.LevelWarn, format, v) }
 func (l serverLog) Fatalf(format string, v ...any)  { l.Errorf(format, v...) }
 func (l serverLog) Debugf(format string, v ...any)  { l.at(slog.LevelDebug, format, v) }
 func (l serverLog) Tracef(format string, v ...any)  { l.at(slog.LevelDebug, format, v) }
+
+// Warnf logs a warning. What a store reads anew after a kill or a restore is no more than a notice to our operator.
+func (l serverLog) Warnf(format string, v ...any) {
+	level := slog.LevelWarn
+	if isReadAnew(fmt.Sprintf(format, v...)) {
+		level = slog.LevelInfo
+	}
+	l.at(level, format, v)
+}
+
+// isReadAnew reports whether a warning says that an index is older than the messages, from which it is made again.
+func isReadAnew(text string) bool {
+	return strings.HasPrefix(text, "Filestore ") && (strings.HasSuffix(text, ", will rebuild") || strings.HasSuffix(text, " errored: prior state file") ||
+		strings.Contains(text, " state is outdated; attempting to recover using "))
+}
 
 // Errorf logs an error, and passes it on to the watcher of failed writes.
 func (l serverLog) Errorf(format string, v ...any) {

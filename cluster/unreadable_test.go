@@ -92,3 +92,21 @@ func TestZerosBehindTheLastWrite(t *testing.T) {
 		t.Errorf("%d of 20 sessions are there", got)
 	}
 }
+
+// TestIndexesThatAreMadeAnew warn nobody: every kill and every restore leaves some. What else the store warns of stays a warning.
+func TestIndexesThatAreMadeAnew(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]slog.Level{
+		"Filestore [events-1] Stream state outdated, last block has additional entries, will rebuild":  slog.LevelInfo,
+		"Filestore [events-1] Recovering stream state from index errored: prior state file":            slog.LevelInfo,
+		"Filestore [keys] TTL state is outdated; attempting to recover using linear scan (seq 1 to 7)": slog.LevelInfo,
+		"Filestore [keys] Recovering stream state from index errored: corrupt state file":              slog.LevelWarn,
+		"JetStream is out of room, which will rebuild":                                                 slog.LevelWarn,
+	} {
+		var b bytes.Buffer
+		serverLog{log: slog.New(slog.NewTextHandler(&b, nil))}.Warnf("%s", text)
+		if !strings.Contains(b.String(), "level="+want.String()+" ") {
+			t.Errorf("want %v: %s", want, b.String())
+		}
+	}
+}
