@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"os"
 	"strings"
 	"testing"
 )
@@ -114,4 +115,19 @@ func TestMadeUpValues(t *testing.T) {
 			t.Errorf("%s renders: %v\n%v", text, err, out != nil)
 		}
 	}
+}
+
+// TestExampleOfHosting renders the values with which README.md hosts a command.
+func TestExampleOfHosting(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../helm/troupe/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, example, _ := strings.Cut(string(text), "```yaml\nimage: ")
+	example, _, found := strings.Cut(example, "```")
+	if !found {
+		t.Fatal("README.md has no such example")
+	}
+	rendered(t, shipped, release, "image: "+example)
 }

@@ -157,7 +157,8 @@ func TestChartKnowsEachSetting(t *testing.T) {
 	}
 	known := schema.Properties.Config.Properties
 	delete(known, "auth")
-	defaults := map[string]any{"api-keys": true}
+	delete(known, "backends")
+	defaults := map[string]any{"api-keys": true, "backends": map[string]any{"everything": map[string]any{"command": "mcp-server-everything"}}}
 	for _, s := range readSettings(t, out) {
 		property, has := known[s.Name]
 		if !has {
@@ -180,7 +181,9 @@ func TestChartKnowsEachSetting(t *testing.T) {
 		t.Fatalf("the chart does not take the defaults of the program: %v", err)
 	}
 	maps := chart.All[*core.ConfigMap](r)
-	if i := slices.IndexFunc(maps, func(m *core.ConfigMap) bool { return strings.Contains(m.Data["troupe.yaml"], "max-body: 4MiB\n") }); i < 0 {
+	if i := slices.IndexFunc(maps, func(m *core.ConfigMap) bool {
+		return strings.Contains(m.Data["troupe.yaml"], "max-body: 4MiB\n") && strings.Contains(m.Data["troupe.yaml"], "command: mcp-server-everything\n")
+	}); i < 0 {
 		t.Errorf("the defaults are not in the ConfigMap: %v", maps)
 	}
 }
