@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -230,5 +231,21 @@ func TestOperatorUsage(t *testing.T) {
 		if out := stdout.String() + stderr.String(); code != tt.code || !strings.Contains(out, tt.want) {
 			t.Errorf("%q ends with %d, want %d and %q:\n%s", tt.args, code, tt.code, tt.want, out)
 		}
+	}
+}
+
+// TestSessionsHaveTenants shows a session: the store has the hash of whose it is, and no name.
+func TestSessionsHaveTenants(t *testing.T) {
+	t.Parallel()
+	s := operator.Session{ID: "#836b91aa8177", Server: "/mcp", Tenant: "32vh5xwxz7phpumz5a6nb24nhk"}
+	var list, one strings.Builder
+	if err := errors.Join(printSessions(&list, operator.SessionPage{Sessions: []operator.Session{s}}, time.Now()), printSession(&one, s, time.Now())); err != nil {
+		t.Fatal(err)
+	}
+	if head, rows, _ := strings.Cut(list.String(), "\n"); !strings.Contains(head, " TENANT ") || strings.Contains(head, "PRINCIPAL") || !strings.Contains(rows, s.Tenant) {
+		t.Error(list.String())
+	}
+	if !strings.Contains(one.String(), "\ntenant      "+s.Tenant+"\n") || strings.Contains(one.String(), "principal") {
+		t.Error(one.String())
 	}
 }

@@ -47,7 +47,8 @@ func sessionsList(stdout io.Writer, data *string) *cobra.Command {
 		Short: "List sessions",
 		Long: "Lists sessions of all clients in the order in which they were last stored. USED is how long ago the client was\n" +
 			"last active, to within a quarter of the time for which an unused session is kept. STREAMS is how many event\n" +
-			"streams are stored, with the processes that write them or did so last.",
+			"streams are stored, with the processes that write them or did so last. TENANT is a hash of whose session it is, as\n" +
+			"the store has no name: --principal lists those of a name, and calls ls --json has both for who has a call.",
 		Example: `  troupe sessions ls
   troupe sessions ls --principal alice --server /mcp
   troupe sessions ls --json | jq '.sessions[] | select(.allStreams > 10) | .id'`,
@@ -167,7 +168,7 @@ func printSessions(w io.Writer, page operator.SessionPage, now time.Time) error 
 		return err
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "ID\tSERVER\tPRINCIPAL\tPROTOCOL\tCLIENT\tAGE\tUSED\tLEFT\tSTREAMS\tNODES")
+	fmt.Fprintln(t, "ID\tSERVER\tTENANT\tPROTOCOL\tCLIENT\tAGE\tUSED\tLEFT\tSTREAMS\tNODES")
 	for _, s := range page.Sessions {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", s.ID, plainLine(s.Server, 30), s.Tenant, orDash(plainLine(s.Revision, 20)), orDash(plainLine(s.Client, 40)),
 			roughTime(now.Sub(s.Created)), roughTime(now.Sub(s.Used)), roughTime(s.Expires.Sub(now)), s.AllStreams, orDash(plainLine(writerNodes(s), 40)))
@@ -198,7 +199,7 @@ func printSession(w io.Writer, s operator.Session, now time.Time) error {
 	line := func(name, format string, a ...any) { fmt.Fprintf(t, name+"\t"+format+"\n", a...) }
 	line("id", "%s", s.ID)
 	line("server", "%s", plainLine(s.Server, 1000))
-	line("principal", "%s", s.Tenant)
+	line("tenant", "%s", s.Tenant)
 	line("protocol", "%s", orDash(plainLine(s.Revision, 1000)))
 	line("client", "%s", orDash(plainLine(s.Client, 1000)))
 	line("created", "%s, %s ago", s.Created.Format(time.RFC3339), roughTime(now.Sub(s.Created)))
