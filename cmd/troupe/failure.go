@@ -9,8 +9,11 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/configfile"
+	"github.com/troupe-run/troupe/internal/hostfile"
 )
 
 // failure is an error after a valid command line: the program ends with exit code 1
@@ -67,6 +70,10 @@ func holderOf(dir string) string {
 	return fmt.Sprintf(" (%d)", pid)
 }
 
+// afterDrain is how long the end of the process may take once DrainWait is over: 9 s, of which a second is for the calls that are given up, five
+// are for the store and its connections, and the rest is for the log and a collector, and 2 s to spare. A service manager kills it then.
+const afterDrain = (9 + 2) * time.Second
+
 // longestEnd says how long a process with these settings may take to end.
 func longestEnd(o troupe.Options) string {
 	if o.DrainWait == 0 {
@@ -87,4 +94,17 @@ func isPathError(err error) bool {
 func oneLine(err error) string {
 	text := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "troupe: "), "cluster: ")
 	return strings.ReplaceAll(text, "\n", "; ")
+}
+
+// placed is an error that says in which line of which file it is.
+type placed struct{ error }
+
+func (p placed) Unwrap() error { return p.error }
+
+// saysPlace reports whether an error names the file that is wrong: the help of a command would add nothing.
+func saysPlace(err error) bool {
+	_, settings := errors.AsType[placed](err)
+	_, backends := errors.AsType[*hostfile.Error](err)
+	_, file := errors.AsType[*configfile.Error](err)
+	return settings || backends || file || isPathError(err)
 }

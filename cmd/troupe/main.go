@@ -9,8 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/troupe-run/troupe/internal/configfile"
-	"github.com/troupe-run/troupe/internal/hostfile"
 	"github.com/troupe-run/troupe/internal/keeper"
 )
 
@@ -77,17 +75,4 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "See %s --help.\n", cmd.CommandPath())
 	}
 	return 2
-}
-
-// placed is an error that says in which line of which file it is.
-type placed struct{ error }
-
-func (p placed) Unwrap() error { return p.error }
-
-// saysPlace reports whether an error names the file that is wrong: the help of a command would add nothing.
-func saysPlace(err error) bool {
-	_, settings := errors.AsType[placed](err)
-	_, backends := errors.AsType[*hostfile.Error](err)
-	_, file := errors.AsType[*configfile.Error](err)
-	return settings || backends || file || isPathError(err)
 }

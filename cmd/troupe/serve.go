@@ -89,10 +89,6 @@ func (s signals) stop() {
 // kill would leave, which the next start repairs.
 const startPatience = 5 * time.Second
 
-// afterDrain is how long the end of the process may take once DrainWait is over: 9 s, of which a second is for the calls that are given up, five
-// are for the store and its connections, and the rest is for the log and a collector, and 2 s to spare. A service manager kills it then.
-const afterDrain = (9 + 2) * time.Second
-
 // ending is the end of a process that a signal asks for, from before it reads its settings.
 type ending struct {
 	cancel   context.CancelFunc
