@@ -141,13 +141,13 @@ func TestPodsHaveBounds(t *testing.T) {
 // TestGraceIsLongEnough holds the time until Kubernetes kills a process to what that needs at most: both times of the drain, and afterDrain of cmd/troupe.
 func TestGraceIsLongEnough(t *testing.T) {
 	t.Parallel()
-	source, err := os.ReadFile(filepath.Join("..", "..", "cmd", "troupe", "serve.go"))
+	source, err := os.ReadFile(filepath.Join("..", "..", "cmd", "troupe", "failure.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	found := regexp.MustCompile(`(?m)^const afterDrain = \((\d+) \+ (\d+)\) \* time\.Second$`).FindSubmatch(source)
 	if found == nil {
-		t.Fatal("cmd/troupe/serve.go does not say any more how long the end of a process takes")
+		t.Fatal("cmd/troupe/failure.go does not say any more how long the end of a process takes")
 	}
 	end, _ := strconv.Atoi(string(found[1]))
 	spare, _ := strconv.Atoi(string(found[2]))
