@@ -156,29 +156,6 @@ func (c *child) lineWritten(n int, err error) {
 	}
 }
 
-// errEnded says that all ends of a pipe that could write are closed.
-var errEnded = errors.New("keeper: end of the pipe")
-
-// emptyPipe gives what is in a pipe to take, without waiting for more.
-func emptyPipe(raw syscall.RawConn, take func([]byte)) {
-	const most = 1 << 20 // the most that a pipe of an ordinary user holds
-	_ = raw.Control(func(fd uintptr) {
-		buffer := pieces.Get().(*[64 << 10]byte)
-		defer pieces.Put(buffer)
-		for got := 0; got < most; {
-			n, err := syscall.Read(int(fd), buffer[:])
-			if errors.Is(err, syscall.EINTR) {
-				continue
-			}
-			if n <= 0 {
-				return
-			}
-			take(buffer[:n])
-			got += n
-		}
-	})
-}
-
 // readOutput makes lines of what a process writes, while there is room for them.
 func (c *child) readOutput() {
 	e := c.engine

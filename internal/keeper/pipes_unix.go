@@ -16,6 +16,15 @@ func writeNow(fd uintptr, text []byte) int {
 	return max(n, 0)
 }
 
+// readNow reads what has come, as often as a signal stops it.
+func readNow(fd uintptr, p []byte) (n int, err error) {
+	for {
+		if n, err = rawio.ReadPipe(fd, p); !errors.Is(err, syscall.EINTR) {
+			return n, err
+		}
+	}
+}
+
 // pieces are buffers for what processes write. A process that writes nothing has none.
 var pieces = sync.Pool{New: func() any { return new([64 << 10]byte) }}
 
@@ -25,11 +34,7 @@ func readPiece(raw syscall.RawConn, take func([]byte)) error {
 	n, failure := 0, error(nil)
 	err := raw.Read(func(fd uintptr) bool {
 		buffer = pieces.Get().(*[64 << 10]byte)
-		for {
-			if n, failure = rawio.ReadPipe(fd, buffer[:]); !errors.Is(failure, syscall.EINTR) {
-				break
-			}
-		}
+		n, failure = readNow(fd, buffer[:])
 		if errors.Is(failure, syscall.EAGAIN) {
 			pieces.Put(buffer)
 			buffer = nil
@@ -50,4 +55,24 @@ func readPiece(raw syscall.RawConn, take func([]byte)) error {
 	}
 	take(buffer[:n])
 	return nil
+}
+
+// errEnded says that all ends of a pipe that could write are closed.
+var errEnded = errors.New("keeper: end of the pipe")
+
+// emptyPipe gives what is in a pipe to take, without waiting for more.
+func emptyPipe(raw syscall.RawConn, take func([]byte)) {
+	const most = 1 << 20 // the most that a pipe of an ordinary user holds
+	_ = raw.Control(func(fd uintptr) {
+		buffer := pieces.Get().(*[64 << 10]byte)
+		defer pieces.Put(buffer)
+		for got := 0; got < most; {
+			n, err := readNow(fd, buffer[:])
+			if err != nil || n <= 0 {
+				return
+			}
+			take(buffer[:n])
+			got += n
+		}
+	})
 }

@@ -104,16 +104,12 @@ func (o *op) end(gaveUp error) (n int, err error) {
 func (o *op) receive(fd uintptr) (over bool) {
 	for {
 		n, _, failure := syscall.RawSyscall6(syscall.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(unsafe.SliceData(o.p))), uintptr(len(o.p)), syscall.MSG_DONTWAIT, 0, 0)
-		switch failure {
-		case 0:
+		if failure == 0 {
 			o.n = int(n)
 			return true
-		case syscall.EINTR:
-		case syscall.EAGAIN:
-			return false
-		default:
-			o.err = failure
-			return true
+		}
+		if stop, over := o.judgeFailure(failure); stop {
+			return over
 		}
 	}
 }
@@ -123,18 +119,28 @@ func (o *op) send(fd uintptr) (over bool) {
 	for o.n < len(o.p) {
 		rest := o.p[o.n:]
 		n, _, failure := syscall.RawSyscall6(syscall.SYS_SENDTO, fd, uintptr(unsafe.Pointer(unsafe.SliceData(rest))), uintptr(len(rest)), syscall.MSG_DONTWAIT|syscall.MSG_NOSIGNAL, 0, 0)
-		switch failure {
-		case 0:
+		if failure == 0 {
 			o.n += int(n)
-		case syscall.EINTR:
-		case syscall.EAGAIN:
-			return false
-		default:
-			o.err = failure
-			return true
+			continue
+		}
+		if stop, over := o.judgeFailure(failure); stop {
+			return over
 		}
 	}
 	return true
+}
+
+// judgeFailure says whether to stop at a failure of the system, rather than to ask it again, and whether the op is over then or
+// waits for the socket.
+func (o *op) judgeFailure(failure syscall.Errno) (stop, over bool) {
+	switch failure {
+	case syscall.EINTR:
+		return false, false
+	case syscall.EAGAIN:
+		return true, false
+	}
+	o.err = failure
+	return true, true
 }
 
 // ReadPipe reads what has come through a non-blocking end of a pipe, as [syscall.Read] does.
