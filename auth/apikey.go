@@ -125,8 +125,13 @@ func (storedKeys) Find(context.Context, KeyDigest) (*APIKey, error) {
 }
 
 // refuseKey is the refusal of an API key that there is.
-func (k *APIKey) refuseKey(why Reason, detail ...any) *Refusal {
+func refuseKey(why Reason, id, name string, detail ...any) *Refusal {
 	r := invalidToken(why)
-	r.Known = []slog.Attr{slog.Group("key", append([]any{slog.Any("id", openID(k.ID)), slog.String("name", k.Name)}, detail...)...)}
+	r.Known = []slog.Attr{keyAttr(id, append([]any{slog.String("name", name)}, detail...)...)}
 	return r
+}
+
+// keyAttr is an API key in a log.
+func keyAttr(id string, more ...any) slog.Attr {
+	return slog.Group("key", append([]any{slog.Any("id", openID(id))}, more...)...)
 }

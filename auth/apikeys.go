@@ -111,7 +111,7 @@ func (t *apiKeys) verifyKey(ctx context.Context, token string) (*Verdict, *Refus
 	case f.verdict.refused != nil:
 		return nil, f.verdict.refused
 	case !time.Now().Before(f.verdict.ends):
-		return nil, f.key.refuseKey(ReasonExpired, slog.Time("expired", f.key.Expires))
+		return nil, refuseKey(ReasonExpired, f.key.ID, f.key.Name, slog.Time("expired", f.key.Expires))
 	}
 	return f.verdict, nil
 }
@@ -277,7 +277,7 @@ func (t *apiKeys) settleLookup(e *keyEntry, key *APIKey, began time.Time, err er
 // judgeKey is the verdict about a key that there is.
 func (e *keyEntry) judgeKey(key *APIKey) *Verdict {
 	if !key.Revoked.IsZero() {
-		return &Verdict{refused: key.refuseKey(ReasonRevoked, slog.Time("revoked", key.Revoked))}
+		return &Verdict{refused: refuseKey(ReasonRevoked, key.ID, key.Name, slog.Time("revoked", key.Revoked))}
 	}
 	v := &Verdict{ends: key.Expires, found: e, name: key.Name, Identity: Identity{Issuer: KeyIssuer, Subject: key.ID, Client: key.ID, Machine: true, Issued: key.Created, Expires: key.Expires}}
 	v.Scopes, v.Servers = slices.Clone(key.Scopes), slices.Clone(key.Servers)

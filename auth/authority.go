@@ -94,7 +94,7 @@ func (a *Authority) Authenticate(ctx context.Context, h http.Header, server *Res
 		return nil, err
 	}
 	if !v.Serves(server.names...) {
-		return nil, (&APIKey{ID: v.Subject, Name: v.name}).refuseKey(ReasonAudience, slog.Any("servers", v.Servers), slog.Any("want", server.names))
+		return nil, refuseKey(ReasonAudience, v.Subject, v.name, slog.Any("servers", v.Servers), slog.Any("want", server.names))
 	}
 	if no := a.Require(v.Scopes, server.needs); no != nil {
 		no.Known = append(v.whose(), no.Known...)

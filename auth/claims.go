@@ -203,7 +203,7 @@ func (i openID) NoSecret() string { return string(i) }
 func (id *Identity) Whose() []slog.Attr {
 	switch {
 	case id.Issuer == KeyIssuer:
-		return []slog.Attr{slog.Group("key", slog.Any("id", openID(id.Subject)))}
+		return []slog.Attr{keyAttr(id.Subject)}
 	case id.Client == "" || id.Client == id.Subject:
 		return []slog.Attr{slog.String("issuer", id.Issuer), slog.String("subject", id.Subject)}
 	}

@@ -37,7 +37,7 @@ func (v *Verdict) whose() []slog.Attr {
 	if v.found == nil {
 		return v.Whose()
 	}
-	return []slog.Attr{slog.Group("key", slog.Any("id", openID(v.Subject)), slog.String("name", v.name))}
+	return []slog.Attr{keyAttr(v.Subject, slog.String("name", v.name))}
 }
 
 // verdictKey stands for a token at a server, by its SHA-256: tokens are not kept.
