@@ -21,7 +21,7 @@ type hosting struct {
 	o     options
 	ctx   context.Context
 	p     *program.Process
-	named string // what the system calls the processes of the backends
+	named string // what the system calls the processes of the backends, which is of this run alone
 	bin   string // their program
 	rt    *http.Transport
 }
@@ -29,7 +29,7 @@ type hosting struct {
 // newHosting builds the program of the backends, of which config has the words behind it by their names; terms are further options by the same names.
 func newHosting(ctx context.Context, o options, config, terms map[string]string, flags ...string) (*hosting, error) {
 	dir := filepath.Dir(o.data)
-	h := &hosting{o: o, ctx: ctx, named: fmt.Sprintf("soak%010d", o.seed%1e10), rt: client.NewTransport()}
+	h := &hosting{o: o, ctx: ctx, named: fmt.Sprintf("soak%010d", os.Getpid()), rt: client.NewTransport()}
 	h.bin = filepath.Join(dir, h.named)
 	if out, err := exec.CommandContext(ctx, "go", "build", "-o", h.bin, "github.com/troupe-run/troupe/test/backend").CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("build the backend: %w\n%s", err, out)

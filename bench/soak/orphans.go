@@ -73,6 +73,9 @@ func runOrphans(ctx context.Context, o options) (*orphansReport, error) {
 	if err := h.p.StartReady(ctx); err != nil {
 		return nil, err
 	}
+	if err := w.awaitListed(); err != nil {
+		return nil, err
+	}
 	began := time.Now()
 	for i := 0; i < o.rounds && len(r.Broken) == 0 && (o.time == 0 || time.Since(began) < o.time); i++ {
 		if err := w.round(i); err != nil {
@@ -82,7 +85,7 @@ func runOrphans(ctx context.Context, o options) (*orphansReport, error) {
 			fmt.Fprintf(o.log, "%4.0f s: %d rounds\n", time.Since(began).Seconds(), i+1)
 		}
 	}
-	if len(r.Broken) > 0 {
+	if len(r.Broken)+len(r.Over) > 0 {
 		fmt.Fprintf(o.log, "the log of serve ends with\n%s\n", h.p.Log.LastLines(60))
 	}
 	r.Seconds, r.Gone, r.Next = time.Since(began).Seconds(), latencyOf(w.gone), latencyOf(w.next)
@@ -98,6 +101,22 @@ func runOrphans(ctx context.Context, o options) (*orphansReport, error) {
 	w.awaitKeeper()
 	r.Idle, r.After = gaugesShown(r.Idle), gaugesShown(r.After)
 	return r, context.Cause(ctx)
+}
+
+// awaitListed waits until the processes are gone that serve has started at first to hear what their backends list, which stay
+// until they are idle. What is still there then is found after the first round.
+func (w *orphansRun) awaitListed() error {
+	for _, name := range slices.Sorted(maps.Keys(hardToEnd)) {
+		b, err := w.board(name)
+		if err != nil {
+			return err
+		}
+		if err := b.leave(); err != nil {
+			return err
+		}
+	}
+	w.awaitNone(new(report), "")
+	return nil
 }
 
 // awaitKeeper waits until the keeper has ended, which has nothing to keep any more.
