@@ -3,13 +3,52 @@
 package keeper
 
 import (
+	"bytes"
 	"errors"
+	"io"
 	"maps"
+	"net"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 )
+
+// TestRememberedAtOnce has a keeper that is told a text read it, though nothing else of the program that tells it runs any more:
+// whatever follows may be the program's end.
+func TestRememberedAtOnce(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	ours, err := net.Dial("unix", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ours.Close()
+	theirs, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer theirs.Close()
+	c := &Client{}
+	c.wire = c.newWire(ours) // nobody writes for it
+	p := &Process{client: c, attached: true, handle: 1}
+	if err := p.Remember("call", []byte("its number")); err != nil {
+		t.Fatal(err)
+	}
+	if err := theirs.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	want := appendText(nil, kindRemember, 1, "call", []byte("its number"))
+	got := make([]byte, len(want))
+	if _, err := io.ReadFull(theirs, got); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("the keeper reads %q (%v), want %q", got, err, want)
+	}
+}
 
 // TestRemembered has whoever adopts a process get what was remembered of it, the newest by each name.
 func TestRemembered(t *testing.T) {

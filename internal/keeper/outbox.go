@@ -17,12 +17,13 @@ func (q *outbox) control(k kind, v any) {
 	q.wire.now()
 }
 
-// remember tells the keeper a text of a process, if there is a connection. The caller holds the mutex of the client.
-func (q *outbox) remember(handle uint64, name string, text []byte) {
+// remember has a text of a process for the keeper, and returns the connection that it goes by, nil if there is none. The caller
+// holds the mutex of the client, and then tries to write.
+func (q *outbox) remember(handle uint64, name string, text []byte) *wire {
 	if q.wire != nil {
 		q.frames = appendText(q.frames, kindRemember, handle, name, text)
-		q.wire.now()
 	}
+	return q.wire
 }
 
 // offer says that a process may have something for the keeper: now, or when there is more. The caller holds the mutex of the client.

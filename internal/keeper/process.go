@@ -200,21 +200,26 @@ func (p *Process) ID() string { return p.id }
 // Note returns what its [Spec] has for whoever adopts it.
 func (p *Process) Note() string { return p.note }
 
-// Remember has the keeper remember a text by a name, of at most 256 bytes, for whoever adopts the process; an empty text is forgotten. It does not wait: the keeper gets it before any line, and any acknowledgement, that
-// follows. The text must not change any more. [ErrMany] says that more than 8 MiB of texts would be remembered of the process, in which case nothing changes.
+// Remember has the keeper remember a text by a name, of at most 256 bytes, for whoever adopts the process; an empty text is
+// forgotten. It does not wait: the keeper gets it before any line, and any acknowledgement, that follows, and unless the keeper
+// reads too slowly it is on its way when Remember returns, so that the end of this program does not take it along. The text must
+// not change any more. [ErrMany] says that more than 8 MiB of texts would be remembered of the process, in which case nothing
+// changes.
 func (p *Process) Remember(name string, text []byte) error {
 	p.client.mu.Lock()
-	defer p.client.mu.Unlock()
-	if err := p.over(); err != nil {
-		return err
+	err := p.over()
+	if err == nil {
+		err = p.ledger.remember(name, text)
 	}
-	if err := p.ledger.remember(name, text); err != nil {
-		return err
+	var w *wire
+	if err == nil && p.attached { // otherwise it is told with the next connection
+		w = p.client.remember(p.handle, name, text)
 	}
-	if p.attached { // otherwise it is told with the next connection
-		p.client.remember(p.handle, name, text)
+	p.client.mu.Unlock()
+	if w != nil {
+		w.try()
 	}
-	return nil
+	return err
 }
 
 // Remembered returns what is remembered of the process, by name. The texts are not to be changed.
