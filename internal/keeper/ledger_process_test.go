@@ -37,6 +37,11 @@ func TestRememberedAtOnce(t *testing.T) {
 	c := &Client{}
 	c.wire = c.newWire(ours) // nobody writes for it
 	p := &Process{client: c, attached: true, handle: 1}
+	c.wire.turn <- struct{}{} // somebody has gathered what there was before, and writes it
+	go func() {
+		time.Sleep(10 * time.Millisecond)
+		<-c.wire.turn
+	}()
 	if err := p.Remember("call", []byte("its number")); err != nil {
 		t.Fatal(err)
 	}

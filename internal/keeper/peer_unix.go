@@ -84,8 +84,12 @@ func (e *engine) serve(conn net.Conn) error {
 	}
 	go func() {
 		defer close(p.written)
-		_ = p.wire.write()
-		_ = conn.Close() // so that reading ends, too
+		if p.wire.write() == nil {
+			_ = conn.Close() // so that reading ends, too
+			return
+		}
+		// A peer that is gone takes nothing more, but what it has said last is to be read.
+		_ = conn.SetReadDeadline(time.Now().Add(hangUpTime))
 	}()
 	for err == nil {
 		p.awaitRoom(&e.mu)

@@ -201,10 +201,10 @@ func (p *Process) ID() string { return p.id }
 func (p *Process) Note() string { return p.note }
 
 // Remember has the keeper remember a text by a name, of at most 256 bytes, for whoever adopts the process; an empty text is
-// forgotten. It does not wait: the keeper gets it before any line, and any acknowledgement, that follows, and unless the keeper
-// reads too slowly it is on its way when Remember returns, so that the end of this program does not take it along. The text must
-// not change any more. [ErrMany] says that more than 8 MiB of texts would be remembered of the process, in which case nothing
-// changes.
+// forgotten. The keeper gets it before any line, and any acknowledgement, that follows. It is on its way when Remember returns,
+// so that the end of this program does not take it along, unless the keeper reads too slowly, for which Remember waits 0.1 s at
+// most. The text must not change any more. [ErrMany] says that more than 8 MiB of texts would be remembered of the process, in
+// which case nothing changes.
 func (p *Process) Remember(name string, text []byte) error {
 	p.client.mu.Lock()
 	err := p.over()
@@ -217,7 +217,7 @@ func (p *Process) Remember(name string, text []byte) error {
 	}
 	p.client.mu.Unlock()
 	if w != nil {
-		w.try()
+		w.flush()
 	}
 	return err
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"io"
 	"net"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -117,12 +116,12 @@ type wire struct {
 	ended  chan struct{} // closed when nothing more is to be written
 	timer  atomic.Bool   // whether soon has a timer
 
-	turn sync.Mutex // who gathers and writes
-	rest batch      // what was gathered and is not written
+	turn chan struct{} // of one place, which who gathers and writes has taken
+	rest batch         // what was gathered and is not written
 }
 
 func newWire(conn net.Conn) *wire {
-	w := &wire{conn: conn, wake: make(chan struct{}, 1), ended: make(chan struct{})}
+	w := &wire{conn: conn, wake: make(chan struct{}, 1), ended: make(chan struct{}), turn: make(chan struct{}, 1)}
 	if c, ok := conn.(syscall.Conn); ok {
 		w.raw, _ = c.SyscallConn() // nil with an error
 	}
@@ -149,17 +148,55 @@ func (w *wire) soon() {
 
 // try writes what there is, as far as that does not wait; the rest is left to write. Its caller holds nothing that gather takes.
 func (w *wire) try() {
-	if w.raw == nil || !w.turn.TryLock() {
+	select {
+	case w.turn <- struct{}{}:
+		w.writeSome()
+		<-w.turn
+	default:
 		w.now()
-		return
 	}
-	defer w.turn.Unlock()
+}
+
+// flushTime is how long flush waits for whoever writes: much longer than a write takes that does not itself wait for a reader.
+const flushTime = 100 * time.Millisecond
+
+// flush is try, but waits for whoever writes already: they may have gathered before there was what the caller has.
+func (w *wire) flush() {
+	select {
+	case w.turn <- struct{}{}:
+	default:
+		late := time.NewTimer(flushTime)
+		defer late.Stop()
+		select {
+		case w.turn <- struct{}{}:
+		case <-late.C:
+			w.now()
+			return
+		}
+	}
+	for w.writeSome() {
+	}
+	<-w.turn
+}
+
+// writeSome writes a batch, or the rest of one, if the system takes it at once, and leaves it to write otherwise. It reports
+// whether there may be more. The caller has the turn.
+func (w *wire) writeSome() bool {
+	if w.raw == nil {
+		w.now()
+		return false
+	}
 	if w.rest.size == 0 {
 		w.gather(&w.rest)
 	}
-	if w.rest.size > 0 && !w.rest.tryWrite(w.raw) {
-		w.now()
+	if w.rest.size == 0 {
+		return false
 	}
+	if !w.rest.tryWrite(w.raw) {
+		w.now()
+		return false
+	}
+	return true
 }
 
 // write writes what gather collects, until the connection breaks, or nothing is left after ended is closed.
@@ -182,8 +219,8 @@ func (w *wire) write() error {
 
 // writeOnce writes a batch, and reports whether there was one.
 func (w *wire) writeOnce() (bool, error) {
-	w.turn.Lock()
-	defer w.turn.Unlock()
+	w.turn <- struct{}{}
+	defer func() { <-w.turn }()
 	if w.rest.size == 0 {
 		w.gather(&w.rest)
 	}
