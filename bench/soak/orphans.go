@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"slices"
 	"sync"
 	"time"
@@ -169,7 +170,22 @@ func (w *orphansRun) round(i int) error {
 		}
 	}
 	w.gone = append(w.gone, w.awaitNone(&w.report.report, fmt.Sprintf("round %d, %s killed", i, victim)))
+	if victim == theWrapper || victim == theServer {
+		if err := w.forgive(all[0].of); err != nil {
+			return err
+		}
+	}
 	return w.checkLevels(victim)
+}
+
+// forgive has serve forget that instances of a backend have ended by themselves soon after their start: after some in a row it
+// would start none for a while.
+func (w *orphansRun) forgive(backend string) error {
+	out, err := exec.CommandContext(w.ctx, w.p.Bin, "backends", "restart", backend, "--data", w.o.data).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("troupe backends restart %s: %w: %s", backend, err, out)
+	}
+	return nil
 }
 
 // comeAndGo has one session begin and another end, each with its process, and returns when they may have come to any point of that.

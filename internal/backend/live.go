@@ -294,7 +294,7 @@ func (in lifetime) start(ctx context.Context, o upstream.Options) (conn *upstrea
 		if conn, err = upstream.Start(ctx, in.begin, o); err == nil {
 			return conn, nil
 		}
-		if p := in.proc.Load(); !errors.Is(err, keeper.ErrEnded) && (p == nil || !p.EndedWithKeeper()) {
+		if !errors.Is(err, keeper.ErrEnded) && !in.lostKeeper() {
 			break
 		}
 	}

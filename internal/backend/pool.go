@@ -130,11 +130,17 @@ func (a *poolActor) Receive(m any) {
 		if ok { // without its cause, which no client is told, as whoever is refused after this one
 			text = f.Text
 		}
-		a.carryOut(a.pool.Broke(now, m.id, m.of.mask(text), ok && f.Why == upstream.ReasonSessionGone))
+		if ok && f.Why == upstream.ReasonSessionGone || m.lostKeeper() {
+			pool.Excuse(a.pool, m.id)
+		}
+		a.carryOut(a.pool.Broke(now, m.id, m.of.mask(text)))
 	case *hasEnded:
 		delete(a.instances, m.id)
 		a.forgetLists(m.instance)
 		a.b.c.Observer.Ended(m.of.Name, m.reason)
+		if m.lostKeeper() {
+			pool.Excuse(a.pool, m.id)
+		}
 		a.carryOut(a.pool.Exited(now, m.id, m.detail))
 	case *ponged:
 		a.pool.Ponged(now, m.id)

@@ -28,9 +28,9 @@
 // # Faults
 //
 // A start that fails, and an instance that ends by itself within a minute, have the next start of that backend wait: a
-// second, two, four and so on up to a minute. From the fifth in a row on the breaker is open: wants are refused at once,
-// with the reason of the last failure, until one start is tried when that time is over. A minute of life closes it, and so
-// does [RestartBackend].
+// second, two, four and so on up to a minute, unless it was not the backend's fault ([Excuse]). From the fifth in a row
+// on the breaker is open: wants are refused at once, with the reason of the last failure, until one start is tried when
+// that time is over. A minute of life closes it, and so does [RestartBackend].
 //
 // An instance that has not ended a cancelled call within CancelWait is suspect of asking the next caller: it ends once
 // its other calls have, and gets none. One that serves no call and does not answer a ping ends at once.

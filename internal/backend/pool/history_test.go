@@ -255,7 +255,7 @@ func (w *world) step() {
 		if id := instance(func(in *lived) bool { return in.up && !in.ends }); id != 0 {
 			if w.r.IntN(2) == 0 {
 				w.instances[id].ends = true
-				w.do(fmt.Sprint("breaks ", id), w.p.Broke(w.now, id, "broke", false))
+				w.do(fmt.Sprint("breaks ", id), w.p.Broke(w.now, id, "broke"))
 				return
 			}
 			delete(w.instances, id)

@@ -30,6 +30,7 @@ type instance struct {
 	spent    bool   // it has served a call, and is for no other
 	suspect  bool   // it may ask whoever comes next for a call that was cancelled
 	replaced bool   // another one takes its place, and it ends when its calls have
+	excused  bool   // its end is no failure
 
 	began  time.Time
 	ready  time.Time

@@ -155,7 +155,9 @@ func (p *Pool) Exited(now time.Time, id InstanceID, detail string) []Effect {
 	b, reason := in.of, in.reason
 	if in.state == ready {
 		reason = Exited
-		b.faults.lived(now, in.ready, detail)
+		if !in.excused {
+			b.faults.lived(now, in.ready, detail)
+		}
 	}
 	p.remove(in)
 	if !in.ready.IsZero() && (in.holder != "" || len(in.serves) > 0) {
@@ -172,14 +174,21 @@ func (p *Pool) Exited(now time.Time, id InstanceID, detail string) []Effect {
 	return p.take()
 }
 
-// Broke says that an instance can serve nobody any more, though it is not gone yet. Exited must follow. One that its backend has forgotten, as after a
-// restart of that, is no failure to start.
-func (p *Pool) Broke(now time.Time, id InstanceID, detail string, forgotten bool) []Effect {
+// Excuse says that an instance ends by no fault of its backend: what has it has ended, or the backend has forgotten it, as after a restart. What Broke and
+// Exited say of it is no failure then.
+func Excuse(p *Pool, id InstanceID) {
+	if in := p.all[id]; in != nil {
+		in.excused = true
+	}
+}
+
+// Broke says that an instance can serve nobody any more, though it is not gone yet. Exited must follow.
+func (p *Pool) Broke(now time.Time, id InstanceID, detail string) []Effect {
 	in := p.all[id]
 	if in == nil || in.state != ready {
 		return nil
 	}
-	if !forgotten {
+	if !in.excused {
 		in.of.faults.lived(now, in.ready, detail)
 	}
 	p.become(in, stopping)

@@ -229,6 +229,26 @@ func TestFirstFailureLetsLaterOnesWait(t *testing.T) {
 	expect(t, p.Ready(at(3), 2), Give{2, 2})
 }
 
+// TestExcused has an instance end by no fault of its backend, which starts again at once, and is as far from its breaker as before.
+func TestExcused(t *testing.T) {
+	for what, end := range map[string]func(p *Pool, id InstanceID) []Effect{
+		"exited": func(p *Pool, id InstanceID) []Effect { return p.Exited(at(2), id, "its keeper has ended") },
+		"broke": func(p *Pool, id InstanceID) []Effect {
+			return append(p.Broke(at(2), id, "its keeper has ended"), p.Exited(at(2), id, "its keeper has ended")...)
+		},
+	} {
+		p := newPool(t, usual, Bounds{})
+		expect(t, p.Want(at(1), of(1, "ann")), Start{1, files, "ann", "ann"})
+		expect(t, p.Ready(at(1), 1), Give{1, 1})
+		Excuse(p, 1)
+		end(p, 1)
+		expect(t, p.Want(at(2), of(2, "ann")), Start{2, files, "ann", "ann"})
+		if row := p.backends["files"].faults.row; row > 0 {
+			t.Errorf("%s: %d failures", what, row)
+		}
+	}
+}
+
 func TestSlowStart(t *testing.T) {
 	p := newPool(t, usual, Bounds{})
 	expect(t, p.Want(at(1), of(1, "ann")), Start{1, files, "ann", "ann"})
