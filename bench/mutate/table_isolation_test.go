@@ -30,7 +30,7 @@ var isolation = []mutation{
 
 	// API keys and revocation.
 	{"an API key that was revoked does not count", "auth", "", "TestRevokedAPIKeys",
-		`if «!$key.$Revoked.IsZero()» { return &$Verdict{$refused: $key.$refuseKey($ReasonRevoked,`,
+		`if «!$key.$Revoked.IsZero()» { return &$Verdict{$refused: $refuseKey($ReasonRevoked,`,
 		`false`},
 	{"a token that was revoked does not count, though it is known", "internal/bearer", "test/spec/auth", "TestRevoked",
 		`if $v != nil «&& $c.$revoked(&$v.$Identity) == nil» { return $v, nil }`,
