@@ -105,12 +105,6 @@ func (in *instance) hasFound() bool {
 	}
 }
 
-// lostKeeper reports whether the instance has ended with the keeper of its process.
-func (in *instance) lostKeeper() bool {
-	p := in.proc.Load()
-	return p != nil && p.EndedWithKeeper()
-}
-
 // isNobodys reports whether the instance ends because whose it was is gone: another one would be for nobody.
 func (in *instance) isNobodys() bool {
 	why := reasonOf(context.Cause(in.life))

@@ -301,6 +301,12 @@ func (in lifetime) start(ctx context.Context, o upstream.Options) (conn *upstrea
 	return nil, err
 }
 
+// lostKeeper reports whether the instance has ended with the keeper of its process.
+func (in lifetime) lostKeeper() bool {
+	p := in.proc.Load()
+	return p != nil && p.EndedWithKeeper()
+}
+
 // begin starts a process, or a server in this one, and returns the link to it. One that was begun before is ended first.
 func (in lifetime) begin(ctx context.Context) (upstream.Link, error) {
 	in.end(restarted)

@@ -130,7 +130,7 @@ func (a *poolActor) Receive(m any) {
 		if ok { // without its cause, which no client is told, as whoever is refused after this one
 			text = f.Text
 		}
-		if ok && f.Why == upstream.ReasonSessionGone || m.lostKeeper() {
+		if ok && f.Why == upstream.ReasonSessionGone || (lifetime{m.instance}).lostKeeper() {
 			pool.Excuse(a.pool, m.id)
 		}
 		a.carryOut(a.pool.Broke(now, m.id, m.of.mask(text)))
@@ -138,7 +138,7 @@ func (a *poolActor) Receive(m any) {
 		delete(a.instances, m.id)
 		a.forgetLists(m.instance)
 		a.b.c.Observer.Ended(m.of.Name, m.reason)
-		if m.lostKeeper() {
+		if (lifetime{m.instance}).lostKeeper() {
 			pool.Excuse(a.pool, m.id)
 		}
 		a.carryOut(a.pool.Exited(now, m.id, m.detail))
