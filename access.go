@@ -9,6 +9,7 @@ import (
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/backend/listing"
 	"github.com/troupe-run/troupe/internal/bearer"
+	"github.com/troupe-run/troupe/internal/hosting"
 	"github.com/troupe-run/troupe/internal/refusal"
 	"github.com/troupe-run/troupe/internal/scope"
 	"github.com/troupe-run/troupe/mcp"
@@ -96,7 +97,16 @@ func (s *serviceScopes) uriNeeds(v *view, uri string) []string {
 	if f, ok := s.srv.findReader(v, uri); ok {
 		return scope.Union(s.srv.opts.Scopes, f.needs)
 	}
-	return s.srv.opts.Scopes
+	return s.hostedNeeds(v, listing.Resources, uri)
+}
+
+// hostedNeeds are the scopes that an item of a backend needs, with those of the server.
+func (s *serviceScopes) hostedNeeds(v *view, of listing.Of, name string) []string {
+	h := s.hosting.now()
+	if h == nil || !hosting.Scoped(h) {
+		return s.srv.opts.Scopes
+	}
+	return scope.Union(s.srv.opts.Scopes, hosting.Needs(h, of, name, hostedSeenBy(v)))
 }
 
 // completionNeeds are the scopes that the arguments of a prompt or of a template need to be
@@ -106,12 +116,14 @@ func (s *serviceScopes) completionNeeds(v *view, kind, name, uri string) []strin
 	case mcp.RefPrompt:
 		if p, ok := s.srv.prompts.Get(name); ok && v.seesItem(p.item()) {
 			return p.needs
+		} else if !ok {
+			return s.hostedNeeds(v, listing.Prompts, name)
 		}
 	case mcp.RefResource:
 		if t, ok := s.srv.templates.Get(uri); ok && v.seesItem(t.item()) {
 			return t.needs
 		}
-		return s.uriNeeds(v, uri)
+		return scope.Union(s.hostedNeeds(v, listing.Templates, uri), s.uriNeeds(v, uri))
 	}
 	return s.srv.opts.Scopes
 }
@@ -122,7 +134,13 @@ func (s *serviceScopes) messageNeeds(m *codec.Message, principal any) *[]string 
 	switch {
 	case m.Kind != codec.Request:
 	case string(m.Method) == mcp.MethodToolsCall:
-		if t, ok := s.tools.findTool(m.Name); ok && len(t.Scopes) > 0 && s.access.viewOf(func() Principal { return principalOf(principal) }).seesItem(t.item()) {
+		t, own := s.tools.findTool(m.Name)
+		switch h := s.hosting.now(); {
+		case own && len(t.Scopes) == 0, !own && (h == nil || !hosting.Scoped(h)):
+		case !own:
+			needs := s.hostedNeeds(s.access.viewOf(func() Principal { return principalOf(principal) }), listing.Tools, decodeText(m.Name))
+			return &needs
+		case s.access.viewOf(func() Principal { return principalOf(principal) }).seesItem(t.item()):
 			return &t.needs
 		}
 	default:

@@ -19,7 +19,7 @@ import (
 // Names of tools and prompts have the backend's name and two underscores in front; URIs stay. Of several items with one name, or one URI,
 // the first is there. A server without items of its own, and with one backend whose Options.Prefix is [host.NoPrefix], looks
 // exactly like that. Params and results pass as they are: schemas are the backend's to enforce. ServerOptions.Scopes and Visible hold for
-// its items, too.
+// its items, too, and Options.Scopes beside them.
 //
 // A backend of the same name is replaced. Its instances stay if they would run in the same way.
 //
@@ -78,6 +78,9 @@ func changeBackends(s *Server, edit func(all []Backend) ([]Backend, error)) erro
 		return err
 	}
 	b.all = next
+	if slices.ContainsFunc(next, func(b Backend) bool { return len(b.Options.Scopes)+len(b.Options.ToolScopes) > 0 }) {
+		s.scoped.Store(true)
+	}
 	if svc := s.mount.mountedService(); svc != nil {
 		svc.hosting.configure(next)
 		for list := range announced {

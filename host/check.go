@@ -32,6 +32,11 @@ func (o Options) Check(t Target) error {
 	}
 	c.patterns("Tools.Allow", o.Tools.Allow)
 	c.patterns("Tools.Deny", o.Tools.Deny)
+	c.scopes("Scopes", o.Scopes)
+	for _, pattern := range slices.Sorted(maps.Keys(o.ToolScopes)) {
+		c.patterns("ToolScopes", []string{pattern})
+		c.scopes(fmt.Sprintf("ToolScopes[%q]", pattern), o.ToolScopes[pattern])
+	}
 	c.patterns("Rerun.Safe", o.Rerun.Safe)
 	c.patterns("Rerun.Never", o.Rerun.Never)
 	c.roots(o.Roots)
@@ -51,6 +56,9 @@ func (o Options) Check(t Target) error {
 
 // prefixes are what may be put in front of a name.
 var prefixes = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,48}$`)
+
+// scopes are scope-tokens of RFC 6749, 3.3.
+var scopes = regexp.MustCompile(`^[!#-\[\]-~]{1,256}$`)
 
 // A checker collects what is wrong.
 type checker struct{ faults []error }
@@ -75,6 +83,14 @@ func (c *checker) patterns(field string, all []string) {
 	for i, p := range all {
 		if p == "" || len(p) > 256 {
 			c.fault(fmt.Sprintf("%s[%d]", field, i), "is no pattern of 1 to 256 bytes")
+		}
+	}
+}
+
+func (c *checker) scopes(field string, all []string) {
+	for i, s := range all {
+		if !scopes.MatchString(s) {
+			c.fault(fmt.Sprintf("%s[%d]", field, i), "%q is no scope: want printable ASCII without blanks, quotes and backslashes", s)
 		}
 	}
 }

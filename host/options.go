@@ -22,6 +22,12 @@ type Options struct {
 	Prefix string
 	// Tools says which tools of the backend there are. The zero value has all.
 	Tools Tools
+	// Scopes are the OAuth scopes that callers need for all that the backend has, beside those of the server
+	// (ServerOptions.Scopes). Lists have its items all the same. nil means none.
+	Scopes []string
+	// ToolScopes are the scopes that calls of tools need beside those, by patterns as in [Tools]: a tool needs those of every
+	// pattern that matches its name. nil means none.
+	ToolScopes map[string][]string
 	// Rerun says which calls may run once more when their instance is lost.
 	Rerun Rerun
 	// OnLoss says what becomes of a session whose instance is lost. "" means Restart.

@@ -38,14 +38,14 @@ func TestEveryOption(t *testing.T) {
 	}
 	f := section(t, strings.TrimPrefix(string(text), "backends:\n"))
 	for i, want := range []string{
-		`host.Target("/opt/tools/server") [--verbose --token=key-s3cret] {Isolation:principal Era:legacy Transport: Prefix:all. Tools:{Allow:[read_* list] Deny:[read_secret]} Rerun:{Safe:[read_*] Never:[list]} OnLoss:end ` +
+		`host.Target("/opt/tools/server") [--verbose --token=key-s3cret] {Isolation:principal Era:legacy Transport: Prefix:all. Tools:{Allow:[read_* list] Deny:[read_secret]} Scopes:[files:use] ToolScopes:map[list:[files:list files:read] read_*:[files:read]] Rerun:{Safe:[read_*] Never:[list]} OnLoss:end ` +
 			`Roots:{Forward:false List:[{URI:file:///srv/shared Name: Meta:map[]} {URI:file:///srv/other Name: Meta:map[]} {URI:file:///Users/ada/notes%20here Name: Meta:map[]}]} ` +
 			`Pool:{Warm:2 Max:10 MaxPerPrincipal:3 Queue:50 StartTimeout:5m0s Idle:1h0m0s MaxLife:24h0m0s MaxMemory:536870912} Env:API_KEY=*** MODE=*** OTHER=*** EnvFile:/srv/project/.env Dir:/srv/project/data StderrRate:5.5 ` +
 			`Confinement:{Rlimits:{Enforce:try OpenFiles:256 Processes:64 FileSize:1073741824 AddressSpace:34359738368 CPU:1h0m0s} NoNewPrivs:require Files:{Enforce:try Read:[/usr /Users/ada] Write:[/srv/project/data]} NoNetwork:require OwnPIDs:try ` +
 			`Cgroup:{Enforce:require Memory:1073741824 CPUs:1.5 Processes:100}} Hide: Headers: PassHeaders:[]}`,
-		`host.Target("server") [] {Isolation: Era: Transport: Prefix:none Tools:{Allow:[] Deny:[]} Rerun:{Safe:[] Never:[]} OnLoss: Roots:{Forward:false List:[]} Pool:{Warm:0 Max:-1 MaxPerPrincipal:-1 Queue:0 StartTimeout:0s Idle:-1ns MaxLife:0s MaxMemory:0} ` +
+		`host.Target("server") [] {Isolation: Era: Transport: Prefix:none Tools:{Allow:[] Deny:[]} Scopes:[] ToolScopes:map[] Rerun:{Safe:[] Never:[]} OnLoss: Roots:{Forward:false List:[]} Pool:{Warm:0 Max:-1 MaxPerPrincipal:-1 Queue:0 StartTimeout:0s Idle:-1ns MaxLife:0s MaxMemory:0} ` +
 			`Env: EnvFile: Dir: StderrRate:-1 Confinement:{Rlimits:{Enforce: OpenFiles:0 Processes:0 FileSize:0 AddressSpace:0 CPU:0s} NoNewPrivs: Files:{Enforce: Read:[] Write:[]} NoNetwork:try OwnPIDs: Cgroup:{Enforce: Memory:0 CPUs:0 Processes:0}} Hide: Headers: PassHeaders:[]}`,
-		`host.Target("https://mcp.example.com/mcp") [] {Isolation:shared Era:modern Transport:http Prefix: Tools:{Allow:[] Deny:[]} Rerun:{Safe:[] Never:[]} OnLoss: Roots:{Forward:true List:[]} Pool:{Warm:0 Max:0 MaxPerPrincipal:0 Queue:0 StartTimeout:0s Idle:0s MaxLife:0s MaxMemory:0} ` +
+		`host.Target("https://mcp.example.com/mcp") [] {Isolation:shared Era:modern Transport:http Prefix: Tools:{Allow:[] Deny:[]} Scopes:[] ToolScopes:map[] Rerun:{Safe:[] Never:[]} OnLoss: Roots:{Forward:true List:[]} Pool:{Warm:0 Max:0 MaxPerPrincipal:0 Queue:0 StartTimeout:0s Idle:0s MaxLife:0s MaxMemory:0} ` +
 			`Env: EnvFile: Dir: StderrRate:0 Confinement:{Rlimits:{Enforce: OpenFiles:0 Processes:0 FileSize:0 AddressSpace:0 CPU:0s} NoNewPrivs: Files:{Enforce: Read:[] Write:[]} NoNetwork: OwnPIDs: Cgroup:{Enforce: Memory:0 CPUs:0 Processes:0}} Hide: Headers:Authorization=*** PassHeaders:[X-Tenant Accept-Language]}`,
 	} {
 		b := f.Backends[i]

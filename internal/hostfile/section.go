@@ -62,6 +62,8 @@ var ownKeys = &keyring{strict: true, read: map[string]func(r *reading, n *node, 
 			"deny":  func(n *node, at string) { r.b.Options.Tools.Deny = r.texts(n, at) },
 		})
 	},
+	"scopes":      func(r *reading, n *node, at string) { r.b.Options.Scopes = r.texts(n, at) },
+	"tool-scopes": func(r *reading, n *node, at string) { r.b.Options.ToolScopes = r.textLists(n, at) },
 	"rerun": func(r *reading, n *node, at string) {
 		r.mapping(n, at, map[string]func(*node, string){
 			"safe":  func(n *node, at string) { r.b.Options.Rerun.Safe = r.texts(n, at) },
@@ -118,7 +120,7 @@ var ownKeys = &keyring{strict: true, read: map[string]func(r *reading, n *node, 
 // fieldKeys are the keys of fields of host.Options, in the words of its errors. A field that is not here has the key of the
 // longest beginning that is.
 var fieldKeys = map[string]string{
-	"Isolation": "isolation", "Era": "era", "Transport": "transport", "Prefix": "prefix", "OnLoss": "on-loss", "Tools": "tools", "Rerun": "rerun", "Roots": "roots",
+	"Isolation": "isolation", "Era": "era", "Transport": "transport", "Prefix": "prefix", "OnLoss": "on-loss", "Tools": "tools", "Scopes": "scopes", "ToolScopes": "tool-scopes", "Rerun": "rerun", "Roots": "roots",
 	"Pool.Warm": "warm", "Pool.Max": "max", "Pool.MaxPerPrincipal": "max-per-principal", "Pool.Queue": "queue", "Pool.StartTimeout": "start-timeout", "Pool.Idle": "idle",
 	"Pool.MaxLife": "max-life", "Pool.MaxMemory": "max-memory", "Env": "env", "EnvFile": "env-file", "Dir": "cwd", "StderrRate": "stderr-rate", "Headers": "headers",
 	"PassHeaders": "pass-headers", "Confinement.Rlimits": "rlimits", "Confinement.NoNewPrivs": "no-new-privs", "Confinement.Files": "files", "Confinement.NoNetwork": "network",

@@ -94,6 +94,8 @@ func (b Backend) writeOptions(w *writer) {
 	w.text("era", string(o.Era))
 	w.text("prefix", o.Prefix)
 	w.lists("tools", "allow", o.Tools.Allow, "deny", o.Tools.Deny)
+	w.list("scopes", o.Scopes)
+	w.listsByName("tool-scopes", o.ToolScopes)
 	w.lists("rerun", "safe", o.Rerun.Safe, "never", o.Rerun.Never)
 	w.text("on-loss", string(o.OnLoss))
 	if o.Roots.Forward {
@@ -158,6 +160,15 @@ func (w *writer) lists(key, first string, a []string, second string, b []string)
 	}
 	if len(b) > 0 {
 		parts = append(parts, second+": "+configfile.Texts(b))
+	}
+	w.parts(key, parts)
+}
+
+// listsByName writes a mapping of lists by names.
+func (w *writer) listsByName(key string, all map[string][]string) {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		parts = append(parts, configfile.Text(name)+": "+configfile.Texts(all[name]))
 	}
 	w.parts(key, parts)
 }

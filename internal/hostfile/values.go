@@ -123,6 +123,17 @@ func (v *values) secretMap(n *node, at string) host.Secrets {
 	return all
 }
 
+// textLists reads lists of texts by names.
+func (v *values) textLists(n *node, at string) map[string][]string {
+	all := make(map[string][]string)
+	read := make(map[string]func(*node, string))
+	for _, e := range n.entries {
+		read[e.name] = func(n *node, at string) { all[e.name] = v.texts(n, at) }
+	}
+	v.mapping(n, at, read)
+	return all
+}
+
 func (v *values) bool(n *node, at string) bool {
 	if n.kind != boolean {
 		v.fault(n.line, at, errNoBool)

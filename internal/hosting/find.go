@@ -1,6 +1,7 @@
 package hosting
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/troupe-run/troupe/host"
@@ -79,6 +80,67 @@ func (s *Server) Lists(of listing.Of, name string, sees func(*Item) bool) (known
 		return !known
 	})
 	return known
+}
+
+// Scoped reports whether something of the backends needs scopes.
+func Scoped(s *Server) bool {
+	return slices.ContainsFunc(*s.now.Load(), func(m *mounted) bool { return len(m.Options.Scopes)+len(m.Options.ToolScopes) > 0 })
+}
+
+// Needs are the scopes that callers need for an item, beside those of the server, each once. Which backend serves it may depend on the caller: so they are
+// those of each that lists it for whomever, and, where none does, of each that may have it. Items that sees is not true of need none; nil is true of all.
+func Needs(s *Server, of listing.Of, name string, sees func(*Item) bool) (needs []string) {
+	known := false
+	add := func(m *mounted, item *listing.Item) bool {
+		if known = true; sees == nil || sees(&Item{item, of, m, nil}) {
+			needs = m.addNeeds(needs, of, item.Own)
+		}
+		return true
+	}
+	s.eachKnown(of, name, add)
+	if of == listing.Resources && !known {
+		for _, m := range *s.now.Load() {
+			m.each(func(r *reading) bool {
+				for _, t := range r.templates {
+					if t.matches(name) {
+						add(m, t.item)
+					}
+				}
+				return true
+			})
+		}
+	}
+	if known {
+		return needs
+	}
+	for _, m := range *s.now.Load() {
+		if m.mayHave(of, name) {
+			own, _ := naming.Item(m.prefix, name)
+			needs = m.addNeeds(needs, of, own)
+		}
+	}
+	return needs
+}
+
+// addNeeds adds the scopes of an item of the backend. own is "" for one of which only that is known that its name was cut.
+func (m *mounted) addNeeds(needs []string, of listing.Of, own string) []string {
+	add := func(scopes []string) {
+		for _, scope := range scopes {
+			if !slices.Contains(needs, scope) {
+				needs = append(needs, scope)
+			}
+		}
+	}
+	add(m.Options.Scopes)
+	if of != listing.Tools {
+		return needs
+	}
+	for _, pattern := range slices.Sorted(maps.Keys(m.Options.ToolScopes)) {
+		if own == "" || naming.Matches([]string{pattern}, own) {
+			add(m.Options.ToolScopes[pattern])
+		}
+	}
+	return needs
 }
 
 // eachKnown calls f for each item that a backend is known to list under a name, for whomever, until it returns false.

@@ -3,6 +3,7 @@ package hosting_test
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -113,6 +114,63 @@ func TestVisible(t *testing.T) {
 		host.Contains(t, "a hidden tool", c.Post(host.Call("1", "one__hidden", `{}`)).Body, "Unknown tool")
 		host.Contains(t, "a hidden resource", c.Post(host.Method("1", "resources/read", `{"uri":"x://hidden"}`)).Body, "resource not found")
 		host.Contains(t, "a resource that nobody lists", c.Post(host.Method("1", "resources/read", `{"uri":"x://other"}`)).Body, "resource not found")
+	})
+}
+
+// TestScopes refuses callers who lack a scope of a backend, or of a tool of it, in each form of request, and nobody else.
+func TestScopes(t *testing.T) {
+	kit.Bubble(t, func(t *testing.T) {
+		s := &stranger{lists: map[string]string{
+			"tools":             `{"name":"read","inputSchema":{"type":"object"}},{"name":"delete_all","inputSchema":{"type":"object"}}`,
+			"prompts":           `{"name":"plan"}`,
+			"resources":         `{"uri":"x://note","name":"n"}`,
+			"resourceTemplates": `{"uriTemplate":"x://of/{name}","name":"o"}`,
+		}, call: func(t *talk, m message) { t.text(m, m.Params.Name) }}
+		open := &stranger{lists: map[string]string{"tools": `{"name":"read","inputSchema":{"type":"object"}}`}, call: func(t *talk, m message) { t.text(m, m.Params.Name) }}
+		o := troupe.Options{Authenticate: func(r *http.Request) (troupe.Principal, error) {
+			return troupe.Principal{Subject: "ann", Issuer: "here", Scopes: strings.Fields(r.Header.Get("X-Scopes"))}, nil
+		}}
+		h := hosting(t, o, &troupe.ServerOptions{Scopes: []string{"use"}, Visible: func(_ troupe.Principal, i troupe.Item) bool { return i.Name != "one__delete_none" }},
+			backend{"one", s, theirs.Options{Scopes: []string{"one"}, ToolScopes: map[string][]string{"delete_*": {"one:write"}}}}, backend{"two", open, theirs.Options{}})
+		c := h.Client()
+		c.Header = http.Header{"X-Scopes": {"use"}}
+		c.InitializeAs("2025-11-25", `{}`)
+		if names, _, _ := host.ToolsOf(t, c); !slices.Equal(names, []string{"one__read", "one__delete_all", "two__read"}) {
+			t.Errorf("a list has %q", names)
+		}
+		for _, row := range []struct{ request, needs string }{
+			{host.Call("1", "one__read", `{}`), "use one"},
+			{host.Call("1", "one__delete_all", `{}`), "use one one:write"},
+			{host.Call("1", "one__not_listed", `{}`), "use one"},
+			{host.Call("1", "one__delete_none", `{}`), "use one one:write"},
+			{host.Call("1", "two__read", `{}`), "use"},
+			{host.Method("1", "prompts/get", `{"name":"one__plan"}`), "use one"},
+			{host.Method("1", "resources/read", `{"uri":"x://note"}`), "use one"},
+			{host.Method("1", "resources/read", `{"uri":"x://of/it"}`), "use one"},
+			{host.Method("1", "resources/subscribe", `{"uri":"x://note"}`), "use one"},
+			{host.Method("1", "completion/complete", `{"ref":{"type":"ref/prompt","name":"one__plan"},"argument":{"name":"a","value":"b"}}`), "use one"},
+			{host.Method("1", "completion/complete", `{"ref":{"type":"ref/resource","uri":"x://of/{name}"},"argument":{"name":"name","value":"b"}}`), "use one"},
+			{host.Method("1", "ping", `{}`), "use"},
+		} {
+			all := strings.Fields(row.needs)
+			for i := range all {
+				less := strings.Join(slices.Delete(slices.Clone(all), i, i+1), " ")
+				c.Header.Set("X-Scopes", less)
+				a := c.Post(row.request)
+				if a.StatusCode != http.StatusForbidden || !strings.Contains(a.Header.Get("WWW-Authenticate"), "insufficient_scope") {
+					t.Errorf("%s with %q: %s %s", row.request, less, a.Status, a.Body)
+				}
+			}
+			c.Header.Set("X-Scopes", row.needs)
+			if a := c.Post(row.request); a.StatusCode != http.StatusOK {
+				t.Errorf("%s with %q: %s %s", row.request, row.needs, a.Status, a.Body)
+			}
+		}
+		troupe.AddBackend(h.Server, "one", theirs.Serve(t.Name()+"one", s.serve), theirs.Options{})
+		c.Header.Set("X-Scopes", "use")
+		if a := c.Post(host.Call("1", "one__read", `{}`)); a.StatusCode != http.StatusOK {
+			t.Errorf("without scopes any more: %s %s", a.Status, a.Body)
+		}
 	})
 }
 
