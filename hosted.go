@@ -11,6 +11,7 @@ import (
 	"github.com/troupe-run/troupe/internal/backend/listing"
 	"github.com/troupe-run/troupe/internal/backend/pool"
 	"github.com/troupe-run/troupe/internal/hosting"
+	"github.com/troupe-run/troupe/internal/scope"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -41,6 +42,12 @@ func (s *serviceHosting) anchoring(m *codec.Message) actors.Anchoring {
 		return actors.Unanchored
 	}
 	return actors.AnchorNeeded
+}
+
+// mayRun reports whether a name may be that of a tool of a backend.
+func (s *serviceHosting) mayRun(tool string) bool {
+	h := s.now()
+	return h != nil && h.May(tool)
 }
 
 // parted are the backends that can be used, and those that cannot, of which operators are told.
@@ -148,6 +155,11 @@ func (s *serviceHosting) followAgain(ctx context.Context, h *hosting.Server, c *
 		}
 	}
 	return begun
+}
+
+// itemNeeds are the scopes that an item of a backend needs, with those of the server. Before it is known which backend serves a caller, hostedNeeds are.
+func (s hostedCalls) itemNeeds(item *hosting.Item) []string {
+	return scope.Union(s.srv.opts.Scopes, item.Needs())
 }
 
 // anchorHere has the session of a call be where this one is, if the item's instance is the session's own.

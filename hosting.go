@@ -302,7 +302,7 @@ func (s hostedCalls) callTool(ctx context.Context, call *Call, dst []byte) ([]by
 			return nil, 0, mcp.NewError(mcp.CodeHeaderMismatch, err.Error())
 		}
 	}
-	t := &tool{Tool: Tool{Name: item.Name, Task: taskSupportOf(item.TaskSupport())}, safe: item.Safe(), needs: s.srv.opts.Scopes}
+	t := &tool{Tool: Tool{Name: item.Name, Task: taskSupportOf(item.TaskSupport())}, safe: item.Safe(), needs: s.itemNeeds(item)}
 	t.hosted = &hostedTask{call: call}
 	t.run = func(ctx context.Context, call *Call, _, dst []byte) (out []byte, _ error) {
 		var refused *mcp.Error
@@ -312,12 +312,6 @@ func (s hostedCalls) callTool(ctx context.Context, call *Call, dst []byte) ([]by
 		return out, nil
 	}
 	return callHosted(ctx, s.service, call, t, dst)
-}
-
-// mayRun reports whether a name may be that of a tool of a backend.
-func (s *serviceHosting) mayRun(tool string) bool {
-	h := s.now()
-	return h != nil && h.May(tool)
 }
 
 // routeMethod answers a request other than tools/call that backends have a part in. taken is false for one that the server answers by itself.
@@ -357,7 +351,7 @@ func (s hostedCalls) routeMethod(ctx context.Context, call *Call, m *codec.Messa
 	if item == nil {
 		return nil, false, nil
 	}
-	if refused := call.requireScopes(s.srv.opts.Scopes); refused != nil {
+	if refused := call.requireScopes(s.itemNeeds(item)); refused != nil {
 		return nil, true, refused
 	}
 	out, _, err = s.ask(ctx, call, c, item, nil, dst)
@@ -568,8 +562,10 @@ func (s hostedCalls) follow(ctx context.Context, call *Call, m *codec.Message, u
 	if item == nil {
 		return nil
 	}
-	err := s.anchorHere(ctx, call, c, item)
-	if err == nil {
+	var err error
+	if refused := call.requireScopes(s.itemNeeds(item)); refused != nil && string(m.Method) == mcp.MethodResourcesSubscribe {
+		err = refused
+	} else if err = s.anchorHere(ctx, call, c, item); err == nil {
 		err = s.now().Subscribe(ctx, c, item, uri, string(m.Method))
 	}
 	if err == nil {
@@ -597,7 +593,7 @@ func (s hostedCalls) listen(ctx context.Context, call *Call, uris []string) (f *
 		if s.hasResource(uri) {
 			continue
 		}
-		if item := s.find(ctx, call, c, listing.Resources, uri); item != nil {
+		if item := s.find(ctx, call, c, listing.Resources, uri); item != nil && call.requireScopes(s.itemNeeds(item)) == nil {
 			items[uri] = item
 		}
 	}

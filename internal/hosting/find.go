@@ -122,6 +122,9 @@ func Needs(s *Server, of listing.Of, name string, sees func(*Item) bool) (needs 
 	return needs
 }
 
+// Needs are the scopes that the item needs, beside those of the server.
+func (i *Item) Needs() []string { return i.backend.addNeeds(nil, i.Of, i.Own) }
+
 // addNeeds adds the scopes of an item of the backend. own is "" for one of which only that is known that its name was cut.
 func (m *mounted) addNeeds(needs []string, of listing.Of, own string) []string {
 	add := func(scopes []string) {
