@@ -134,7 +134,7 @@ func TestHangupReadsSecrets(t *testing.T) {
 	asks("one", "first-secret")
 	write(secret, "second-secret\n")
 	p.signal(t, syscall.SIGHUP)
-	p.await(t, `the config file was read again"? `)
+	p.await(t, `INFO.*the config file was read again"? `)
 	asks("two", "second-secret")
 	if err := os.Remove(secret); err != nil {
 		t.Fatal(err)
@@ -195,7 +195,7 @@ func TestHangupWithABrokenKeyFile(t *testing.T) {
 	gets(id.Token("bob", audience, nil), http.StatusOK)
 	write(setOf(id.Key("2")))
 	p.signal(t, syscall.SIGHUP)
-	p.await(t, `the config file was read again"? `)
+	p.await(t, `INFO.*the config file was read again"? `)
 	gets(id.Token("bob", audience, nil), http.StatusUnauthorized)
 	gets(id.Signed(issuer.Header(issuer.Claims{"kid": "2"}), id.Claims("carol", audience, nil)), http.StatusOK)
 	if err := os.Remove(keys); err != nil {
