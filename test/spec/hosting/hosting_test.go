@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -171,6 +172,49 @@ func TestScopes(t *testing.T) {
 		if a := c.Post(host.Call("1", "one__read", `{}`)); a.StatusCode != http.StatusOK {
 			t.Errorf("without scopes any more: %s %s", a.Status, a.Body)
 		}
+	})
+}
+
+// TestScopesOfALateBackend holds a caller to the scopes of the backend that serves it, where one that lists the tool for others alone was all
+// that was known when the request was let in.
+func TestScopesOfALateBackend(t *testing.T) {
+	kit.Bubble(t, func(t *testing.T) {
+		var there atomic.Bool
+		late := &stranger{
+			lists: map[string]string{"tools": `{"name":"read","inputSchema":{"type":"object"}}`},
+			wanted: func(t *talk, m message) bool {
+				if m.Method != mcp.MethodInitialize || there.Load() {
+					return false
+				}
+				t.say(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32603,"message":"not yet"}}`, m.ID)
+				return true
+			},
+			call: func(t *talk, m message) { t.text(m, "late") },
+		}
+		open := &stranger{call: func(t *talk, m message) {
+			more := `{"name":"echo","inputSchema":{"type":"object"}},{"name":"read","inputSchema":{"type":"object"}}`
+			t.s.tools.Store(&more)
+			t.say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+			t.text(m, "open")
+		}}
+		o := troupe.Options{Authenticate: func(r *http.Request) (troupe.Principal, error) {
+			return troupe.Principal{Subject: "ann", Issuer: "here", Scopes: strings.Fields(r.Header.Get("X-Scopes"))}, nil
+		}}
+		h := hosting(t, o, nil, backend{"late", late, theirs.Options{Prefix: theirs.NoPrefix, Scopes: []string{"late"}}},
+			backend{"open", open, theirs.Options{Prefix: theirs.NoPrefix}})
+		first := h.Session()
+		host.Contains(t, "echo", first.Post(host.Call("1", "echo", `{}`)).Body, `"open"`)
+		if names, _, _ := host.ToolsOf(t, first); !slices.Equal(names, []string{"echo", "read"}) {
+			t.Errorf("the first session has %q", names)
+		}
+		second := h.Session()
+		there.Store(true)
+		time.Sleep(time.Minute) // after so long what could not say what it lists is asked again
+		if a := second.Post(host.Call("2", "read", `{}`)); a.StatusCode != http.StatusForbidden || !strings.Contains(a.Header.Get("WWW-Authenticate"), `scope="late"`) {
+			t.Errorf("without the scope of the backend that serves: %s %q %s", a.Status, a.Header.Get("WWW-Authenticate"), a.Body)
+		}
+		second.Header = http.Header{"X-Scopes": {"late"}}
+		host.Contains(t, "with it", second.Post(host.Call("3", "read", `{}`)).Body, `"late"`)
 	})
 }
 
