@@ -11,6 +11,7 @@ import (
 	"github.com/troupe-run/troupe/host"
 	"github.com/troupe-run/troupe/internal/backend/naming"
 	"github.com/troupe-run/troupe/internal/hostfile"
+	"github.com/troupe-run/troupe/internal/hosting"
 )
 
 // AddBackend has the server offer what another server has: its tools, prompts, resources and their templates, behind those of the server
@@ -78,7 +79,7 @@ func changeBackends(s *Server, edit func(all []Backend) ([]Backend, error)) erro
 		return err
 	}
 	b.all = next
-	if slices.ContainsFunc(next, func(b Backend) bool { return len(b.Options.Scopes)+len(b.Options.ToolScopes) > 0 }) {
+	if slices.ContainsFunc(next, func(b Backend) bool { return hosting.NeedsScopes(b.Options) }) {
 		s.scoped.Store(true)
 	}
 	if svc := s.mount.mountedService(); svc != nil {

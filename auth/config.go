@@ -9,6 +9,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/troupe-run/troupe/internal/scope"
 )
 
 // Config says whose tokens a server takes. Issuers and PublicURL are enough for most:
@@ -97,14 +99,14 @@ func (c *Config) checkConfig() error {
 		fault("Issuers is empty, and APIKeys is nil")
 	}
 	for _, s := range c.Scopes {
-		if !isScope(s) || s == offlineAccess {
+		if scope.Check([]string{s}) != nil {
 			fault("Scopes: %q is no scope to ask clients for", s)
 		}
 	}
 	for _, broad := range slices.Sorted(maps.Keys(c.Implies)) {
 		c.Implies[broad] = slices.Clone(c.Implies[broad])
 		for _, s := range slices.Concat([]string{broad}, c.Implies[broad]) {
-			if !isScope(s) {
+			if !scope.Valid(s) {
 				fault("Implies: %q is no scope", s)
 			}
 		}

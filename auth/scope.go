@@ -5,26 +5,15 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/troupe-run/troupe/internal/scope"
 )
-
-// offlineAccess is a scope that says how long a client has tokens, and not what they are for. Servers do not ask for it.
-const offlineAccess = "offline_access"
-
-// isScope reports whether s is a scope-token (RFC 6749, 3.3).
-func isScope(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; c <= ' ' || c >= 0x7f || c == '"' || c == '\\' {
-			return false
-		}
-	}
-	return s != ""
-}
 
 // distinctScopes returns those of the texts that are scopes, each once. A token may have thousands, and nobody has verified it yet.
 func distinctScopes(texts []string) (all []string) {
 	seen := make(map[string]struct{})
 	for _, s := range texts {
-		if _, twice := seen[s]; !twice && isScope(s) {
+		if _, twice := seen[s]; !twice && scope.Valid(s) {
 			seen[s] = struct{}{}
 			all = append(all, s)
 		}
@@ -34,7 +23,7 @@ func distinctScopes(texts []string) (all []string) {
 
 // toAskFor returns the scopes that a client should ask for of some texts, each once.
 func toAskFor(texts []string) []string {
-	return slices.DeleteFunc(distinctScopes(texts), func(s string) bool { return s == offlineAccess })
+	return slices.DeleteFunc(distinctScopes(texts), func(s string) bool { return s == scope.OfflineAccess })
 }
 
 // scopes returns the scopes of a token: those of scope (RFC 9068, 2.2.3), or of scp, which Entra and Okta have. Both may be a string with spaces or an array. What

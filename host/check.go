@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/troupe-run/troupe/internal/scope"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -57,9 +58,6 @@ func (o Options) Check(t Target) error {
 // prefixes are what may be put in front of a name.
 var prefixes = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,48}$`)
 
-// scopes are scope-tokens of RFC 6749, 3.3.
-var scopes = regexp.MustCompile(`^[!#-\[\]-~]{1,256}$`)
-
 // A checker collects what is wrong.
 type checker struct{ faults []error }
 
@@ -88,9 +86,9 @@ func (c *checker) patterns(field string, all []string) {
 }
 
 func (c *checker) scopes(field string, all []string) {
-	for i, s := range all {
-		if !scopes.MatchString(s) {
-			c.fault(fmt.Sprintf("%s[%d]", field, i), "%q is no scope: want printable ASCII without blanks, quotes and backslashes", s)
+	for i := range all {
+		if err := scope.Check(all[i : i+1]); err != nil {
+			c.fault(field, "has %w", err)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/troupe-run/troupe/host"
 	"github.com/troupe-run/troupe/internal/backend/listing"
 	"github.com/troupe-run/troupe/internal/backend/naming"
+	"github.com/troupe-run/troupe/internal/scope"
 )
 
 // Find finds an item by the name by which clients know it, or the resource that a template stands for, among what is known to be
@@ -32,10 +33,8 @@ func (s *Server) Find(c *Caller, of listing.Of, name string) (*Item, bool) {
 		if r == nil {
 			continue
 		}
-		for _, t := range r.templates {
-			if t.matches(name) {
-				return &Item{t.item, listing.Templates, m, r}, true
-			}
+		for t := range r.templatesOf(name) {
+			return &Item{t, listing.Templates, m, r}, true
 		}
 	}
 	return nil, false
@@ -84,8 +83,11 @@ func (s *Server) Lists(of listing.Of, name string, sees func(*Item) bool) (known
 
 // Scoped reports whether something of the backends needs scopes.
 func Scoped(s *Server) bool {
-	return slices.ContainsFunc(*s.now.Load(), func(m *mounted) bool { return len(m.Options.Scopes)+len(m.Options.ToolScopes) > 0 })
+	return slices.ContainsFunc(*s.now.Load(), func(m *mounted) bool { return NeedsScopes(m.Options) })
 }
+
+// NeedsScopes reports whether something of a backend with such options needs scopes.
+func NeedsScopes(o host.Options) bool { return len(o.Scopes)+len(o.ToolScopes) > 0 }
 
 // Needs are the scopes that callers need for an item, beside those of the server, each once. Which backend serves it may depend on the caller: so they are
 // those of each that lists it for whomever, and, where none does, of each that may have it. Items that sees is not true of need none; nil is true of all.
@@ -101,10 +103,8 @@ func Needs(s *Server, of listing.Of, name string, sees func(*Item) bool) (needs 
 	if of == listing.Resources && !known {
 		for _, m := range *s.now.Load() {
 			m.each(func(r *reading) bool {
-				for _, t := range r.templates {
-					if t.matches(name) {
-						add(m, t.item)
-					}
+				for t := range r.templatesOf(name) {
+					add(m, t)
 				}
 				return true
 			})
@@ -127,20 +127,13 @@ func (i *Item) Needs() []string { return i.backend.addNeeds(nil, i.Of, i.Own) }
 
 // addNeeds adds the scopes of an item of the backend. own is "" for one of which only that is known that its name was cut.
 func (m *mounted) addNeeds(needs []string, of listing.Of, own string) []string {
-	add := func(scopes []string) {
-		for _, scope := range scopes {
-			if !slices.Contains(needs, scope) {
-				needs = append(needs, scope)
-			}
-		}
-	}
-	add(m.Options.Scopes)
+	needs = scope.Union(needs, m.Options.Scopes)
 	if of != listing.Tools {
 		return needs
 	}
 	for _, pattern := range slices.Sorted(maps.Keys(m.Options.ToolScopes)) {
 		if own == "" || naming.Matches([]string{pattern}, own) {
-			add(m.Options.ToolScopes[pattern])
+			needs = scope.Union(needs, m.Options.ToolScopes[pattern])
 		}
 	}
 	return needs

@@ -1,6 +1,7 @@
 package hosting
 
 import (
+	"iter"
 	"strings"
 	"sync"
 
@@ -29,6 +30,17 @@ type reading struct {
 // has reports whether the backend declares a capability.
 func (r *reading) has(capability string) bool {
 	return codec.Optional(r.settled.Capabilities, capability) != nil
+}
+
+// templatesOf yields the templates that a URI may stand for.
+func (r *reading) templatesOf(uri string) iter.Seq[*listing.Item] {
+	return func(yield func(*listing.Item) bool) {
+		for _, t := range r.templates {
+			if t.matches(uri) && !yield(t.item) {
+				return
+			}
+		}
+	}
 }
 
 // matcher says which URIs a template of a backend stands for. It is compiled when a URI has come that it may stand for.
