@@ -29,7 +29,8 @@ import (
 // serviceHosting is what a service does with the backends of its server: hostedCalls has what their calls are, and hostedNews what they say.
 type serviceHosting struct {
 	*service
-	updates hosting.Updates
+	updates  hosting.Updates
+	declared hosting.Declarations
 }
 
 // now is the server as far as backends serve for it, nil without any.
@@ -90,9 +91,7 @@ func (s *serviceHosting) newCaller(ctx context.Context, capabilities []byte, r m
 		return nil
 	}
 	c := &hosting.Caller{Caller: backend.Caller{Alone: true}, Revision: r}
-	_ = codec.Unmarshal(capabilities, &c.Declared)
-	c.Declared = protocol.ClientCapabilitiesFor(c.Declared, r)
-	c.Capabilities = hosting.Told(&c.Declared)
+	s.declared.Tell(c, capabilities)
 	h.Learn(ctx, c)
 	return c
 }
@@ -103,9 +102,9 @@ func (s *serviceHosting) callerOf(p *actors.Peer) *hosting.Caller {
 		return nil
 	}
 	key, r := p.Key(), p.Revision()
-	c := &hosting.Caller{Revision: r, Declared: (&Peer{p}).Capabilities()}
-	c.Modern, c.Capabilities = r.Stateless(), hosting.Told(&c.Declared)
-	if !c.Modern {
+	c := &hosting.Caller{Revision: r}
+	s.declared.Tell(c, p.Capabilities())
+	if c.Modern = r.Stateless(); !c.Modern {
 		c.Session = key.Tenant + "/" + key.ID
 	}
 	if key.Tenant != anonymous {
@@ -280,7 +279,7 @@ func (s hostedCalls) find(ctx context.Context, call *Call, c *hosting.Caller, of
 			item = h.Guess(c, of, name)
 		}
 	}
-	if item == nil || !call.callerView().seesItem(itemOf(item)) {
+	if v := call.callerView(); item == nil || v != nil && !v.seesItem(itemOf(item)) {
 		return nil
 	}
 	return item

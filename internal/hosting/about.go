@@ -76,7 +76,7 @@ func (r *reading) capabilities() (c mcp.ServerCapabilities) {
 	if c.Extensions = maps.Clone(c.Extensions); c.Extensions == nil {
 		c.Extensions = make(map[string]mcp.Object)
 	}
-	if delete(c.Extensions, mcp.ExtensionTasks); r.supports || r.long {
+	if delete(c.Extensions, mcp.ExtensionTasks); r.supports || len(r.safe) > 0 {
 		c.Extensions[mcp.ExtensionTasks] = nil
 	}
 	if c.Tools != nil {

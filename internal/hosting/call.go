@@ -71,12 +71,11 @@ const firstPause = 100 * time.Millisecond
 // Call asks the backend of an item, and returns its result for the client: bytes of the backend, without what the client's revision
 // does not have. The error is an *[mcp.Error], which is the client's, or the cause of the end of ctx.
 func (s *Server) Call(ctx context.Context, q *Request) ([]byte, error) {
-	m := q.Item.backend
 	x := newExchange(ctx, q)
 	defer x.close()
 	params := paramsOf(q)
 	out := Asked{Method: string(q.Message.Method), Header: headerOf(q), Asks: x.mayAsk(), Level: q.Level, Key: q.Key, Again: q.Again, Heard: x.hear}
-	out.Safe = out.Method != mcp.MethodToolsCall || m.safe(q.Item.Own, q.Item.listed())
+	out.Safe = out.Method != mcp.MethodToolsCall || q.Item.Safe()
 	if q.Client.ProgressToken() != nil {
 		out.Progress = func(params []byte) { x.hear(Said{Method: mcp.NotifyProgress, Params: params}) }
 	}

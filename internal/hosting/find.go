@@ -128,7 +128,7 @@ func (i *Item) Needs() []string { return i.backend.addNeeds(nil, i.Of, i.Own) }
 // addNeeds adds the scopes of an item of the backend. own is "" for one of which only that is known that its name was cut.
 func (m *mounted) addNeeds(needs []string, of listing.Of, own string) []string {
 	needs = scope.Union(needs, m.Options.Scopes)
-	if of != listing.Tools {
+	if of != listing.Tools || len(m.Options.ToolScopes) == 0 {
 		return needs
 	}
 	for _, pattern := range slices.Sorted(maps.Keys(m.Options.ToolScopes)) {

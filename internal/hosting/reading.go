@@ -24,7 +24,7 @@ type reading struct {
 
 	core, extension bool // the backend makes tasks of calls: those of 2025-11-25, or of the extension
 	supports        bool // clients may ask for tasks of some tool
-	long            bool // calls of some tool may become tasks by themselves
+	safe            map[*listing.Item]bool // tools whose calls may run once more, and so may become tasks by themselves
 }
 
 // has reports whether the backend declares a capability.
@@ -117,7 +117,7 @@ func (m *mounted) each(f func(*reading) bool) {
 }
 
 func (m *mounted) newReading(c *backend.Catalogue) *reading {
-	r := &reading{settled: c.Settled}
+	r := &reading{settled: c.Settled, safe: make(map[*listing.Item]bool)}
 	capabilities, revision := c.Settled.Capabilities, c.Settled.Revision
 	requests := codec.Optional(codec.Optional(capabilities, "tasks"), "requests")
 	r.core = protocol.Has(revision, protocol.FeatureCoreTasks) && codec.Optional(codec.Optional(requests, "tools"), "call") != nil
@@ -139,7 +139,9 @@ func (m *mounted) newReading(c *backend.Catalogue) *reading {
 	}
 	for item := range r.lists[listing.Tools].All {
 		r.supports = r.supports || supportIn(item.Raw) != mcp.TaskForbidden
-		r.long = r.long || m.safe(item.Own, item)
+		if m.safe(item.Own, item) {
+			r.safe[item] = true
+		}
 	}
 	for item := range r.lists[listing.Templates].All {
 		t := &matcher{item: item}
@@ -227,7 +229,12 @@ func (i *Item) TaskSupport() mcp.TaskSupport {
 }
 
 // Safe reports whether a call of a tool may run once more.
-func (i *Item) Safe() bool { return i.backend.safe(i.Own, i.listed()) }
+func (i *Item) Safe() bool {
+	if i.in != nil && i.listed() != nil {
+		return i.in.safe[i.Item]
+	}
+	return i.backend.safe(i.Own, i.listed())
+}
 
 // reading returns what a caller sees of a backend, nil if nothing is known of it.
 func (s *Server) reading(m *mounted, c *Caller) *reading {
@@ -238,7 +245,7 @@ func (s *Server) reading(m *mounted, c *Caller) *reading {
 	r, isNew := m.read(known)
 	if isNew {
 		logHidden(s, m, r)
-		if s.Tasks != nil && (r.supports || r.long) {
+		if s.Tasks != nil && (r.supports || len(r.safe) > 0) {
 			s.Tasks(r.supports)
 		}
 	}
