@@ -19,6 +19,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
+	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/host"
 )
 
@@ -45,21 +46,57 @@ func serve(ctx context.Context, srv *server.MCPServer, in io.Reader, out io.Writ
 		end() // nobody reads what it says
 	}()
 	of := srv.WithContext(ctx, s)
-	var calls sync.WaitGroup
-	err := s.read(in, func(id json.RawMessage, message []byte) {
-		if id == nil {
-			handle(of, srv, id, message)
+	calls := handlers{handle: func(r request) { s.send(handle(of, srv, r)) }, waits: make(chan request), one: make(chan struct{}, 1)}
+	err := s.read(in, func(r request) {
+		if r.id == nil {
+			handle(of, srv, r)
 			return
 		}
-		calls.Go(func() { s.send(handle(of, srv, id, message)) })
+		calls.take(ctx, r)
 	})
 	end()
-	calls.Wait()
+	calls.running.Wait()
 	return errors.Join(err, <-written)
 }
 
+// A request is a message of the client, with its raw id, nil for a notification.
+type request struct{ id, message []byte }
+
+// handlers handle requests, each at once. One goroutine of those that have handled one stays for the next: its stack has grown, which takes longer than
+// all else that there is to it.
+type handlers struct {
+	handle  func(request)
+	waits   chan request  // to the one that stays
+	one     chan struct{} // taken by it
+	running sync.WaitGroup
+}
+
+func (h *handlers) take(ctx context.Context, r request) {
+	select {
+	case h.waits <- r:
+		return
+	default:
+	}
+	h.running.Go(func() {
+		for {
+			h.handle(r)
+			select {
+			case h.one <- struct{}{}:
+			default:
+				return
+			}
+			select {
+			case r = <-h.waits:
+				<-h.one
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+}
+
 // read reads messages until the input ends.
-func (s *session) read(in io.Reader, handle func(id json.RawMessage, message []byte)) error {
+func (s *session) read(in io.Reader, handle func(request)) error {
 	lines := bufio.NewReader(in)
 	for {
 		line, err := lines.ReadBytes('\n')
@@ -69,27 +106,23 @@ func (s *session) read(in io.Reader, handle func(id json.RawMessage, message []b
 		if err != nil {
 			return err
 		}
-		var m struct {
-			ID            json.RawMessage `json:"id"`
-			Method        string          `json:"method"`
-			Result, Error json.RawMessage
-		}
+		id := codec.Optional(line, "id")
 		switch {
 		case len(bytes.TrimSpace(line)) == 0:
-		case json.Unmarshal(line, &m) == nil && m.Method == "" && m.ID != nil:
-			s.answered(string(m.ID), m.Result, m.Error)
+		case id != nil && codec.Field(line, "method") == nil:
+			s.answered(string(id), codec.Field(line, "result"), codec.Field(line, "error"))
 		default:
-			handle(m.ID, line)
+			handle(request{id, line})
 		}
 	}
 }
 
 // handle has the server handle a message, and returns its answer.
-func handle(ctx context.Context, srv *server.MCPServer, id json.RawMessage, message []byte) (answer any) {
+func handle(ctx context.Context, srv *server.MCPServer, r request) (answer any) {
 	defer func() {
-		if r := recover(); r != nil {
-			answer = mcp.NewJSONRPCError(mcp.NewRequestId(id), mcp.INTERNAL_ERROR, fmt.Sprintf("the handler panicked: %v", r), nil)
+		if p := recover(); p != nil {
+			answer = mcp.NewJSONRPCError(mcp.NewRequestId(json.RawMessage(r.id)), mcp.INTERNAL_ERROR, fmt.Sprintf("the handler panicked: %v", p), nil)
 		}
 	}()
-	return srv.HandleMessage(ctx, message) // nil for what has no answer
+	return srv.HandleMessage(ctx, r.message) // nil for what has no answer
 }
