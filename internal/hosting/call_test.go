@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/troupe-run/troupe/actors"
@@ -114,66 +115,70 @@ func TestSaidBeforeTheAnswer(t *testing.T) {
 // TestTooMuchIsSaid drops log messages that a slow client has no room for, says how many, and keeps the newest progress.
 func TestTooMuchIsSaid(t *testing.T) {
 	t.Parallel()
-	to := &client{token: "1", slow: make(chan struct{})}
-	refused := newQuestion()
-	s, _ := echoing(func(_ context.Context, q hosting.Asked) (upstream.Response, error) {
-		q.Heard(hosting.Said{Method: mcp.NotifyMessage, Params: []byte(`{"level":"info","data":"first"}`)})
-		to.slow <- struct{}{} // it has left the queue, and the next one is being sent
-		for i := range 300 {
-			q.Heard(hosting.Said{Method: mcp.NotifyMessage, Params: fmt.Appendf(nil, `{"level":"info","data":%d}`, i)})
+	bubble.Test(t, func(t *testing.T) {
+		to := &client{token: "1", slow: make(chan struct{})}
+		refused := newQuestion()
+		s, _ := echoing(func(_ context.Context, q hosting.Asked) (upstream.Response, error) {
+			q.Heard(hosting.Said{Method: mcp.NotifyMessage, Params: []byte(`{"level":"info","data":"first"}`)})
+			synctest.Wait() // it has left the queue
+			for i := range 300 {
+				q.Heard(hosting.Said{Method: mcp.NotifyMessage, Params: fmt.Appendf(nil, `{"level":"info","data":%d}`, i)})
+			}
+			for i := range 300 {
+				q.Progress(fmt.Appendf(nil, `{"progress":%d}`, i))
+				q.Heard(hosting.Said{Method: mcp.NotifyElicitationComplete, Params: []byte(`{"elicitationId":"dropped"}`)})
+			}
+			q.Heard(refused.elicits("more?"))
+			if to.hits[limits.Said.Row] < 600 {
+				t.Errorf("the limit was hit %d times", to.hits[limits.Said.Row])
+			}
+			close(to.slow)
+			return complete(`{"content":[]}`), nil
+		})
+		if _, err := call(t.Context(), t, s, callerOf("s"), to, echo); err != nil {
+			t.Fatal(err)
 		}
-		for i := range 300 {
-			q.Progress(fmt.Appendf(nil, `{"progress":%d}`, i))
-			q.Heard(hosting.Said{Method: mcp.NotifyElicitationComplete, Params: []byte(`{"elicitationId":"dropped"}`)})
+		got := to.messages()
+		if newest := got[len(got)-2]; !strings.HasPrefix(newest, "progress 299 ") {
+			t.Errorf("%q came last, want the newest progress", newest)
 		}
-		q.Heard(refused.elicits("more?"))
-		if to.hits[limits.Said.Row] < 600 {
-			t.Errorf("the limit was hit %d times", to.hits[limits.Said.Row])
+		logs := 0
+		for _, m := range got {
+			if strings.HasPrefix(m, "log ") {
+				logs++
+			}
 		}
-		close(to.slow)
-		return complete(`{"content":[]}`), nil
+		if last := got[len(got)-1]; last != fmt.Sprintf("%d messages were dropped", 301-logs) || logs < 250 {
+			t.Errorf("%d log messages of 301 were sent, and then %q", logs, last)
+		}
+		if answer := <-refused.answers; !strings.HasPrefix(answer, "-32603 too many") {
+			t.Errorf("the question that had no room: %q", answer)
+		}
 	})
-	if _, err := call(t.Context(), t, s, callerOf("s"), to, echo); err != nil {
-		t.Fatal(err)
-	}
-	got := to.messages()
-	if newest := got[len(got)-2]; !strings.HasPrefix(newest, "progress 299 ") {
-		t.Errorf("%q came last, want the newest progress", newest)
-	}
-	logs := 0
-	for _, m := range got {
-		if strings.HasPrefix(m, "log ") {
-			logs++
-		}
-	}
-	if last := got[len(got)-1]; last != fmt.Sprintf("%d messages were dropped", 301-logs) || logs < 250 {
-		t.Errorf("%d log messages of 301 were sent, and then %q", logs, last)
-	}
-	if answer := <-refused.answers; !strings.HasPrefix(answer, "-32603 too many") {
-		t.Errorf("the question that had no room: %q", answer)
-	}
 }
 
 // TestTooManyBytesAreSaid drops what is too large for what waits already.
 func TestTooManyBytesAreSaid(t *testing.T) {
 	t.Parallel()
-	to := &client{slow: make(chan struct{})}
-	large := fmt.Appendf(nil, `{"level":"info","data":%q}`, strings.Repeat("x", 600<<10))
-	s, _ := echoing(func(_ context.Context, q hosting.Asked) (upstream.Response, error) {
-		q.Heard(hosting.Said{Method: mcp.NotifyMessage, Params: []byte(`{"level":"info","data":"first"}`)})
-		to.slow <- struct{}{}
-		for range 3 {
-			q.Heard(hosting.Said{Method: mcp.NotifyMessage, Params: large})
+	bubble.Test(t, func(t *testing.T) {
+		to := &client{slow: make(chan struct{})}
+		large := fmt.Appendf(nil, `{"level":"info","data":%q}`, strings.Repeat("x", 600<<10))
+		s, _ := echoing(func(_ context.Context, q hosting.Asked) (upstream.Response, error) {
+			q.Heard(hosting.Said{Method: mcp.NotifyMessage, Params: []byte(`{"level":"info","data":"first"}`)})
+			synctest.Wait()
+			for range 3 {
+				q.Heard(hosting.Said{Method: mcp.NotifyMessage, Params: large})
+			}
+			close(to.slow)
+			return complete(`{"content":[]}`), nil
+		})
+		if _, err := call(t.Context(), t, s, callerOf("s"), to, echo); err != nil {
+			t.Fatal(err)
 		}
-		close(to.slow)
-		return complete(`{"content":[]}`), nil
+		if got := to.messages(); to.hits[limits.SaidBytes.Row] == 0 || !strings.HasSuffix(got[len(got)-1], " messages were dropped") {
+			t.Errorf("the limit was hit %d times", to.hits[limits.SaidBytes.Row])
+		}
 	})
-	if _, err := call(t.Context(), t, s, callerOf("s"), to, echo); err != nil {
-		t.Fatal(err)
-	}
-	if got := to.messages(); to.hits[limits.SaidBytes.Row] == 0 || !strings.HasSuffix(got[len(got)-1], " messages were dropped") {
-		t.Errorf("the limit was hit %d times", to.hits[limits.SaidBytes.Row])
-	}
 }
 
 // TestQuestionsOfASession asks each question at once, and hands the answers on as they are.

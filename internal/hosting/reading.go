@@ -22,8 +22,8 @@ type reading struct {
 	lists     [4]*listing.List // by listing.Of
 	templates []*matcher       // of listing.Templates
 
-	core, extension bool // the backend makes tasks of calls: those of 2025-11-25, or of the extension
-	supports        bool // clients may ask for tasks of some tool
+	core, extension bool                   // the backend makes tasks of calls: those of 2025-11-25, or of the extension
+	supports        bool                   // clients may ask for tasks of some tool
 	safe            map[*listing.Item]bool // tools whose calls may run once more, and so may become tasks by themselves
 }
 
