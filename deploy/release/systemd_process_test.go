@@ -120,7 +120,7 @@ func (s system) must(t *testing.T, args ...string) string {
 	t.Helper()
 	code, out := s.run(t, args...)
 	if code != 0 {
-		_, log := s.run(t, "journalctl", "--no-pager", "--lines=50", "--unit=troupe.service")
+		_, log := s.run(t, "journalctl", "--no-pager", "--lines=50", "--unit=troupe.service", "--unit=troupe-keeper.service")
 		t.Fatalf("%v ends with %d: %s\n%s", args, code, out, log)
 	}
 	return out
