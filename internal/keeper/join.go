@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"syscall"
@@ -33,8 +34,11 @@ func Join(ctx context.Context, o Options, l Launch) (*Client, error) {
 			return c, err
 		}
 		c, err = Spawn(ctx, o, l)
-		if !errors.Is(err, ErrRuns) && !passes(err) || time.Now().After(late) || ctx.Err() != nil {
+		if !errors.Is(err, ErrRuns) && !passes(err) {
 			return c, err
+		}
+		if time.Now().After(late) || ctx.Err() != nil {
+			return nil, fmt.Errorf("%w, and does not let this process in: its log says why", err)
 		}
 		sleep(ctx, wait) // another one was faster, or the one before still ends, or somebody else has used this one and left it with nothing
 	}
@@ -55,7 +59,7 @@ func dialAgain(ctx context.Context, o Options) (*Client, error) {
 			return nil, nil
 		}
 		if sleep(ctx, joinPoll); ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+			return nil, fmt.Errorf("%w: %w", err, context.Cause(ctx))
 		}
 	}
 }
