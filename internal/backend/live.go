@@ -351,28 +351,28 @@ func (in lifetime) startProcess(ctx context.Context) (*keeper.Process, error) {
 
 // beginHere starts a server in this process.
 func (in lifetime) beginHere(serve func(context.Context, io.Reader, io.Writer) error) upstream.Link {
-	fromUs, toIt := io.Pipe()
+	feed := upstream.NewFeed()
 	fromIt, toUs := io.Pipe()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(in.life))
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
 		var err error
-		if failure := in.b.contain(func() { err = serve(ctx, fromUs, toUs) }); failure != nil {
+		if failure := in.b.contain(func() { err = serve(ctx, feed, toUs) }); failure != nil {
 			err = failure
 		}
 		_ = toUs.CloseWithError(orEOF(err))
-		_ = fromUs.CloseWithError(io.ErrClosedPipe)
+		_ = feed.Close()
 	}()
 	in.link = func() {
-		_ = toIt.Close()
+		_ = feed.Close()
 		cancel()
 		_ = fromIt.Close()
 		if !waits(in.b.c.Clock, over, farewell) {
 			in.b.c.Log.Error("a server in this process does not end with its context: what it has is lost until the process ends", "backend", in.of.Name)
 		}
 	}
-	return upstream.NewLines(upstream.NewPipe(fromIt, toIt, func() error { return errors.Join(toIt.Close(), fromIt.Close()) }))
+	return upstream.NewLines(upstream.NewPipe(fromIt, feed, fromIt.Close))
 }
 
 func orEOF(err error) error {

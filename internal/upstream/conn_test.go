@@ -479,7 +479,7 @@ func TestFailureText(t *testing.T) {
 // TestPipe reads lines of all kinds.
 func TestPipe(t *testing.T) {
 	t.Parallel()
-	p := NewPipe(strings.NewReader("a\r\n\n"+strings.Repeat("b", 100_000)+"\nc\rd\ne"), io.Discard, func() error { return nil })
+	p := NewPipe(strings.NewReader("a\r\n\n"+strings.Repeat("b", 100_000)+"\nc\rd\ne"), NewFeed(), func() error { return nil })
 	defer p.Close()
 	for _, want := range []string{"a", "", strings.Repeat("b", 100_000), "c\rd", "e"} {
 		if got, err := p.Receive(); err != nil || string(got) != want {
@@ -489,7 +489,7 @@ func TestPipe(t *testing.T) {
 	if _, err := p.Receive(); !errors.Is(err, io.EOF) {
 		t.Errorf("the end is %v", err)
 	}
-	long := NewPipe(io.MultiReader(strings.NewReader(strings.Repeat("x", MostMessage)+"\n"), strings.NewReader(strings.Repeat("x", MostMessage+3))), io.Discard, func() error { return nil })
+	long := NewPipe(io.MultiReader(strings.NewReader(strings.Repeat("x", MostMessage)+"\n"), strings.NewReader(strings.Repeat("x", MostMessage+3))), NewFeed(), func() error { return nil })
 	defer long.Close()
 	if line, err := long.Receive(); len(line) != MostMessage || err != nil {
 		t.Errorf("the longest line has %d bytes and %v", len(line), err)

@@ -3,7 +3,6 @@ package upstream
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"net/http"
 	"reflect"
 	"strings"
@@ -269,7 +268,7 @@ func FuzzState(f *testing.F) {
 func FuzzPipe(f *testing.F) {
 	f.Add([]byte("a\r\n\nb\r"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		p := NewPipe(bytes.NewReader(data), io.Discard, func() error { return nil })
+		p := NewPipe(bytes.NewReader(data), NewFeed(), func() error { return nil })
 		defer p.Close()
 		var got []string
 		for {

@@ -1,11 +1,9 @@
 package upstream
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"io"
-	"slices"
 	"sync"
 )
 
@@ -115,108 +113,3 @@ func (l *Lines) Scoped() bool { return true }
 
 // ClosesStream is false: there is one stream for all.
 func (l *Lines) ClosesStream() bool { return false }
-
-// A Pipe is a [Process] over a reader and a writer, such as the two ends of a child's pipes. Make one
-// with [NewPipe].
-type Pipe struct {
-	rd    *bufio.Reader
-	close func() error
-	lines chan pipeLine
-	done  chan struct{}
-	once  sync.Once
-}
-
-// A pipeLine is a line to write.
-type pipeLine struct {
-	line []byte
-	res  chan written
-}
-
-// written is what came of writing a line.
-type written struct {
-	some bool // of it may have been read
-	err  error
-}
-
-var _ Process = (*Pipe)(nil)
-
-// NewPipe returns a Process that reads lines from r, at most MostMessage bytes each, and writes them to
-// w. close ends both: a Read and a Write that block return after it.
-func NewPipe(r io.Reader, w io.Writer, close func() error) *Pipe {
-	p := &Pipe{rd: bufio.NewReaderSize(r, 64<<10), close: close, lines: make(chan pipeLine), done: make(chan struct{})}
-	go p.write(w)
-	return p
-}
-
-// write writes one line after the other, until the first that fails: what follows half a line would be
-// read as a part of it.
-func (p *Pipe) write(w io.Writer) {
-	for {
-		select {
-		case l := <-p.lines:
-			n, err := w.Write(append(l.line[:len(l.line):len(l.line)], '\n'))
-			l.res <- written{n > 0 || err == nil, err}
-			if err != nil {
-				p.stop()
-				return
-			}
-		case <-p.done:
-			return
-		}
-	}
-}
-
-func (p *Pipe) stop() { p.once.Do(func() { close(p.done) }) }
-
-// Send writes a line. If ctx ends while the line is being written, the outcome is unknown, and the writer
-// goes on with it; lines behind it wait.
-func (p *Pipe) Send(ctx context.Context, line []byte) (handed bool, err error) {
-	l := pipeLine{line, make(chan written, 1)}
-	select {
-	case p.lines <- l:
-	case <-p.done:
-		return false, io.ErrClosedPipe
-	case <-ctx.Done():
-		return false, context.Cause(ctx)
-	}
-	select {
-	case w := <-l.res:
-		return w.some, w.err
-	case <-ctx.Done():
-		return true, context.Cause(ctx)
-	}
-}
-
-// Receive reads a line. One that the stream ends within is returned, too.
-func (p *Pipe) Receive() ([]byte, error) {
-	var line []byte
-	for {
-		part, err := p.rd.ReadSlice('\n')
-		if len(line)+len(part) > MostMessage+2 {
-			return nil, ErrLongLine
-		}
-		if cap(line)-len(line) < len(part) { // a long line is copied a few times, and not once for each part
-			line = slices.Grow(line, max(len(part), len(line)))
-		}
-		line = append(line, part...)
-		switch {
-		case err == nil:
-			line = line[:len(line)-1]
-			if n := len(line); n > 0 && line[n-1] == '\r' {
-				line = line[:n-1]
-			}
-			return line, nil
-		case errors.Is(err, bufio.ErrBufferFull):
-		case len(line) > 0 && errors.Is(err, io.EOF):
-			return line, nil
-		default:
-			return nil, err
-		}
-	}
-}
-
-// Close ends the pipe. Closing twice is fine.
-func (p *Pipe) Close() error {
-	p.stop()
-	return p.close()
-}

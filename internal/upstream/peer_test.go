@@ -43,7 +43,7 @@ func (m message) failure(code int, text string) string {
 
 // A peer is a backend over lines. Its handler runs on the goroutine that reads.
 type peer struct {
-	in     *io.PipeReader // what it reads
+	in     *Feed          // what it reads
 	out    *io.PipeWriter // what it writes
 	handle func(p *peer, m message)
 
@@ -54,7 +54,7 @@ type peer struct {
 
 // newPeer returns a backend, and the process that a link speaks to.
 func newPeer(t *testing.T, handle func(p *peer, m message)) (*peer, *Pipe) {
-	in, ours := io.Pipe()
+	in := NewFeed()
 	theirs, out := io.Pipe()
 	p := &peer{in: in, out: out, handle: handle}
 	go func() {
@@ -72,10 +72,7 @@ func newPeer(t *testing.T, handle func(p *peer, m message)) (*peer, *Pipe) {
 			handle(p, m)
 		}
 	}()
-	process := NewPipe(theirs, ours, func() error {
-		_ = ours.Close()
-		return theirs.Close()
-	})
+	process := NewPipe(theirs, in, theirs.Close)
 	t.Cleanup(func() { _ = process.Close() })
 	return p, process
 }

@@ -128,7 +128,7 @@ func TestResumeHTTP(t *testing.T) {
 
 // A handle is a Process that another one takes over: what was not received stays.
 type handle struct {
-	*Pipe
+	Process
 	end chan struct{}
 	got chan []byte
 }

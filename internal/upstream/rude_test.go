@@ -277,7 +277,7 @@ func TestDoesNotRead(t *testing.T) {
 		var r records
 		stuck := make(chan struct{})
 		p, c := openLines(t, r.options(), func(p *peer, m message) {
-			polite(EraLegacy, nil)(p, m)
+			polite(EraLegacy, func(*peer, message) {})(p, m)
 			if m.Method == mcp.NotifyInitialized {
 				<-stuck
 			}
