@@ -68,7 +68,8 @@ func TestFailures(t *testing.T) {
 			w.quiet(t)
 			want := f.alert + " of " + f.job
 			began := time.Now()
-			mend := f.make(t, w)
+			mend := sync.OnceFunc(f.make(t, w))
+			defer mend() // after another failure, too, which would be hidden by what goes on
 			w.until(t, want+" fires", want, func(now map[string]string) bool { _, fires := now[want]; return fires })
 			fired := time.Now()
 			mend()
