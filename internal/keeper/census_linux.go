@@ -114,6 +114,9 @@ func badgeOf(pid int) uint64 {
 	return limit.Max
 }
 
+// hasBadge reports whether a process has a badge, or may have one: it has ended, or this one may not know.
+func hasBadge(pid int) bool { return badgeOf(pid) != unix.RLIM_INFINITY }
+
 // signalProcess sends a signal to one process and to nobody who has got its pid meanwhile.
 func signalProcess(p procEntry, signal syscall.Signal) error {
 	fd, err := unix.PidfdOpen(p.pid, 0)

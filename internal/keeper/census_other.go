@@ -18,6 +18,8 @@ func newBadge() (uint64, error) { return 0, nil }
 
 func badgeOf(int) uint64 { return 0 }
 
+func hasBadge(int) bool { return false }
+
 func signalProcess(p procEntry, signal syscall.Signal) error { return syscall.Kill(p.pid, signal) }
 
 // errNoSubreaper is why a descendant that leaves its group outlives a keeper here.

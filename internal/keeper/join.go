@@ -34,11 +34,13 @@ func Join(ctx context.Context, o Options, l Launch) (*Client, error) {
 			return c, err
 		}
 		c, err = Spawn(ctx, o, l)
-		if !errors.Is(err, ErrRuns) && !passes(err) {
+		switch {
+		case !errors.Is(err, ErrRuns) && !passes(err), ctx.Err() != nil:
 			return c, err
-		}
-		if time.Now().After(late) || ctx.Err() != nil {
-			return nil, fmt.Errorf("%w, and does not let this process in: its log says why", err)
+		case time.Now().After(late) && errors.Is(err, ErrRuns):
+			return nil, fmt.Errorf("%w, and does not let this process in: its log may say why", err)
+		case time.Now().After(late):
+			return nil, err
 		}
 		sleep(ctx, wait) // another one was faster, or the one before still ends, or somebody else has used this one and left it with nothing
 	}

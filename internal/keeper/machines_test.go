@@ -261,13 +261,16 @@ func TestDescends(t *testing.T) {
 		at   []string // what the system tells of each process, by the time: "child<parent"
 		want bool
 	}{
+		// Those from 20 to 29 have badges.
 		{"a child", 20, []string{"20<10"}, true},
 		{"far below", 22, []string{"22<21", "21<20", "20<10"}, true},
 		{"another's", 30, []string{"30<5", "5<1"}, false},
 		{"itself", keeper, nil, true},
 		{"unseen", 0, nil, false},
-		{"ended", 20, nil, true},
-		{"its parent is hidden", 30, []string{"30<5", "", "30<5"}, false},
+		{"ended, or hidden", 20, nil, true},
+		{"another's, hidden", 30, nil, false},
+		{"another's, its parent is hidden", 30, []string{"30<5", "", "30<5"}, false},
+		{"far below, its parent is hidden", 22, []string{"22<21", "", "22<21"}, true},
 		{"its parent ends meanwhile", 22, []string{"22<21", "", "22<10", "22<10"}, true},
 		{"all end meanwhile", 22, []string{"22<21", "", "", ""}, true},
 	} {
@@ -283,7 +286,7 @@ func TestDescends(t *testing.T) {
 				return procEntry{}, false
 			}
 			return p, true
-		})
+		}, func(pid int) bool { return pid >= 20 && pid < 30 })
 		if got != row.want || len(told) > 0 {
 			t.Errorf("%s: %t, with %d left", row.name, got, len(told))
 		}

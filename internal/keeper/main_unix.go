@@ -166,13 +166,10 @@ func notifyReady() error {
 // be confined, and would have it start others that are not.
 func mayUse(conn *net.UnixConn, keeper int) error {
 	pid, err := sameUser(conn)
-	if err != nil || keeper == 0 || !descends(pid, keeper, readProcess) {
-		return err
+	if err == nil && keeper != 0 && descends(pid, keeper, readProcess, hasBadge) {
+		err = fmt.Errorf("keeper: the other process, %d, is one that it keeps, or may be: it has ended, or is hidden and has a limit of RLIMIT_RTTIME", pid)
 	}
-	if _, seen := readProcess(pid); !seen {
-		return fmt.Errorf("keeper: the other process, %d, has ended, or is hidden from the keeper, as by a user namespace of its own: it may be one that it keeps", pid)
-	}
-	return fmt.Errorf("keeper: the other process, %d, is one that it keeps", pid)
+	return err
 }
 
 // accept serves who connects, if that one may use the keeper.
