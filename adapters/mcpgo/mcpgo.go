@@ -80,6 +80,7 @@ func (h *handlers) take(ctx context.Context, r request) {
 	h.running.Go(func() {
 		for {
 			h.handle(r)
+			r = request{} // which may be large
 			select {
 			case h.one <- struct{}{}:
 			default:
