@@ -29,8 +29,8 @@ type Queue interface {
 	// Put takes a line and returns its number, which is not 0. After an error nothing of the line was or
 	// will be written.
 	Put(ctx context.Context, line []byte) (number uint64, err error)
-	// Unsent reports whether it is certain that no byte of a line was written, once Receive has returned
-	// an error.
+	// Unsent reports whether it is certain that no byte of a line was written, nor will be. It is called
+	// when the connection is over, and may have nothing more written.
 	Unsent(number uint64) bool
 }
 

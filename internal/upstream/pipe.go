@@ -67,40 +67,51 @@ const mostFed = 64 << 10
 // keptFed is how much room an empty Feed keeps.
 const keptFed = 4 << 10
 
-// A Feed carries lines from many goroutines to one that reads them as a stream. Nobody who has put a line waits until it is read. Make one with [NewFeed].
+// A Feed carries lines from many goroutines to one that reads them as a stream. Nobody who has put a line waits until it is read; whoever finds no room waits
+// for a turn, in the order in which they came. Make one with [NewFeed].
 type Feed struct {
+	turn       chan struct{} // of one: has who puts a line
 	more, room chan struct{} // of one: something has come, something was read
-	ended      chan struct{} // closed when nothing more is put
+	ended      chan struct{} // closed with over
 
 	mu     sync.Mutex // guards the rest
 	waits  []byte     // from at on
 	at     int
 	before uint64 // how many bytes were put before waits
-	over   bool   // ended is closed
+	over   bool
 }
 
 // NewFeed returns an empty Feed.
 func NewFeed() *Feed {
-	return &Feed{more: make(chan struct{}, 1), room: make(chan struct{}, 1), ended: make(chan struct{})}
+	return &Feed{turn: make(chan struct{}, 1), more: make(chan struct{}, 1), room: make(chan struct{}, 1), ended: make(chan struct{})}
 }
 
 // Put has a line read, given without its end, and returns its number. It waits while too much is there that nobody has read. After an error, io.ErrClosedPipe
 // or the cause of the end of ctx, no byte of the line will be read.
 func (f *Feed) Put(ctx context.Context, line []byte) (number uint64, err error) {
-	for waited := false; ; waited = true {
+	select {
+	case f.turn <- struct{}{}:
+		defer func() { <-f.turn }()
+	case <-f.ended:
+		return 0, io.ErrClosedPipe
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+	for {
 		f.mu.Lock()
 		switch n := len(f.waits) - f.at; {
 		case f.over:
 			f.mu.Unlock()
 			return 0, io.ErrClosedPipe
 		case n == 0 || n+len(line) < mostFed:
+			if f.at > 0 && len(f.waits)+len(line) >= cap(f.waits) { // or what was read would stay for as long as there is always something
+				f.before += uint64(f.at)
+				f.waits, f.at = f.waits[:copy(f.waits, f.waits[f.at:])], 0
+			}
 			number = f.before + uint64(len(f.waits)) + 1
 			f.waits = append(append(f.waits, line...), '\n')
 			f.mu.Unlock()
 			signal(f.more)
-			if waited {
-				signal(f.room) // there may be some for others, too
-			}
 			return number, nil
 		}
 		f.mu.Unlock()
@@ -141,22 +152,23 @@ func (f *Feed) Read(p []byte) (n int, err error) {
 	}
 }
 
-// Unsent reports whether no byte of a line was read. It ends the Feed, and what waits is never read then.
+// Unsent reports whether no byte of a line was read, or will be: it ends the Feed.
 func (f *Feed) Unsent(number uint64) bool {
 	_ = f.Close()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.waits = f.waits[:f.at]
 	return number > f.before+uint64(f.at)
 }
 
-// Close ends the Feed: what waits is read, and nothing more is put. The error is nil, and closing twice is fine.
+// Close ends the Feed: nothing more is put, and what waits is never read, as it is of calls that nobody waits for any more. The error is nil, and closing twice
+// is fine.
 func (f *Feed) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.over {
 		f.over = true
 		close(f.ended)
+		f.waits = f.waits[:f.at]
 	}
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/troupe-run/troupe/internal/bubble"
 )
 
-// TestFeed reads what many put, each line whole, with little of it there at a time; and what waits at the end, but nothing after it.
+// TestFeed reads what many put, each line whole, with little of it there at a time, and nothing after the end.
 func TestFeed(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
@@ -54,12 +54,61 @@ func TestFeed(t *testing.T) {
 			t.Error(err)
 		}
 		_ = f.Close()
-		if rest, err := io.ReadAll(lines); err != nil || string(rest) != "last\n" {
-			t.Errorf("at the end came %q, %v", rest, err)
+		if rest, err := io.ReadAll(lines); err != nil || len(rest) > 0 {
+			t.Errorf("after the end came %q, %v", rest, err)
 		}
 		if _, err := f.Put(t.Context(), []byte("more")); !errors.Is(err, io.ErrClosedPipe) {
 			t.Errorf("after the end a line is taken: %v", err)
 		}
+	})
+}
+
+// TestFeedThatIsNeverEmpty takes no more room than what waits needs, and has the long line of one have its turn among the short ones of many.
+func TestFeedThatIsNeverEmpty(t *testing.T) {
+	t.Parallel()
+	bubble.Test(t, func(t *testing.T) {
+		f := NewFeed()
+		ctx, cancel := context.WithCancel(t.Context())
+		var putting sync.WaitGroup
+		for range 60 {
+			putting.Go(func() {
+				for {
+					if _, err := f.Put(ctx, make([]byte, 2000)); err != nil {
+						return
+					}
+				}
+			})
+		}
+		synctest.Wait()
+		in := make(chan error, 1)
+		go func() {
+			_, err := f.Put(ctx, make([]byte, 2*mostFed))
+			in <- err
+		}()
+		synctest.Wait()
+		part := make([]byte, 1000)
+		for n, done := 0, false; n < 2000; n++ {
+			if _, err := f.Read(part); err != nil {
+				t.Fatal(err)
+			}
+			if synctest.Wait(); !done {
+				select {
+				case err := <-in:
+					if done = true; err != nil {
+						t.Error(err)
+					}
+				default:
+				}
+			}
+			if n == 1999 && !done {
+				t.Error("the long line has had no turn")
+			}
+			if size := cap(f.waits); size > 6*mostFed {
+				t.Fatalf("it has %d bytes for at most %d", size, 2*mostFed)
+			}
+		}
+		cancel()
+		putting.Wait()
 	})
 }
 

@@ -277,7 +277,7 @@ func TestDoesNotRead(t *testing.T) {
 		var r records
 		stuck := make(chan struct{})
 		p, c := openLines(t, r.options(), func(p *peer, m message) {
-			polite(EraLegacy, func(*peer, message) {})(p, m)
+			polite(EraLegacy, nil)(p, m)
 			if m.Method == mcp.NotifyInitialized {
 				<-stuck
 			}
@@ -286,7 +286,7 @@ func TestDoesNotRead(t *testing.T) {
 		synctest.Wait()
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		// The peer's buffer takes what follows the last line that it reads.
+		// One line waits to be read, however long it is, and no other behind it.
 		big := []byte(`{"name":"` + strings.Repeat("x", 1<<20) + `"}`)
 		_, err := c.Do(short, Request{Method: mcp.MethodToolsCall, Params: big})
 		checkOutcome(t, Response{}, err, ReasonCancelled, mcp.CodeCallLost)
