@@ -1,17 +1,18 @@
-package hosting_test
+package hosting
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
-	"github.com/troupe-run/troupe/internal/hosting"
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// TestDeclarations reads what clients declare as their revisions have it, many more than are remembered, and a known one without an allocation.
+// TestDeclarations reads what clients declare as their revisions have it, remembers few of many and none that is long, and reads a known one without an
+// allocation.
 func TestDeclarations(t *testing.T) { // not parallel, as it counts allocations
-	var d hosting.Declarations
-	c := &hosting.Caller{}
+	var d Declarations
+	c := &Caller{}
 	for round := range 2 {
 		for n := range 200 {
 			for _, row := range []struct {
@@ -28,8 +29,15 @@ func TestDeclarations(t *testing.T) { // not parallel, as it counts allocations
 				if string(c.Capabilities) != row.told || c.Declared.Has(mcp.CapClientElicitation) != row.elicits {
 					t.Fatalf("round %d, %s %s: told %s, %+v", round, row.revision, row.raw, c.Capabilities, c.Declared)
 				}
+				if n := len(*d.known.Load()); n > mostDeclared {
+					t.Fatalf("%d are remembered", n)
+				}
 			}
 		}
+	}
+	long := `{"roots":{},"experimental":{"x":{"y":"` + strings.Repeat("x", longestDeclared) + `"}}}`
+	if d.Tell(c, []byte(long)); (*d.known.Load())[declaration{c.Revision, long}] != nil || string(c.Capabilities) != `{"roots":{}}` {
+		t.Errorf("a long one is remembered, or told as %s", c.Capabilities)
 	}
 	raw := []byte(`{"roots":{"listChanged":true}}`)
 	d.Tell(c, raw)
