@@ -85,8 +85,8 @@ func (in *instance) release(x *want, now time.Time) {
 		in.asking = 0
 	}
 	in.used = now
-	if len(in.serves) == 0 {
-		in.suspect = false
+	if in.suspect { // until the next tick a holder would get another instance beside this one, which is free again
+		in.suspect = in.overdue(now, in.of.terms.CancelWait)
 	}
 }
 

@@ -298,6 +298,20 @@ func TestWedgedAndSuspect(t *testing.T) {
 	expect(t, p.Exited(at(37), 2, ""), Lost{Instance: 2, Kind: files, Holder: "ann", Reason: Suspect, Wants: []WantID{2}})
 }
 
+// TestNoLongerSuspect gives an instance again as soon as the call has ended that somebody else could have been asked for.
+func TestNoLongerSuspect(t *testing.T) {
+	terms := usual
+	terms.PerPrincipal = 1
+	p := newPool(t, terms, Bounds{})
+	expect(t, p.Want(at(1), of(1, "ann")), Start{1, files, "ann", "ann"})
+	expect(t, p.Ready(at(1), 1), Give{1, 1})
+	expect(t, p.Want(at(1), of(2, "ann")), Give{2, 1})
+	p.Cancelled(at(2), 1)
+	expect(t, p.Tick(at(7)))
+	expect(t, p.Want(at(7), of(3, "ann")))
+	expect(t, p.Done(at(7), 1), Give{3, 1})
+}
+
 func TestConfiguredOtherwise(t *testing.T) {
 	p := newPool(t, usual, Bounds{})
 	expect(t, p.Want(at(1), of(1, "ann")), Start{1, files, "ann", "ann"})
