@@ -113,6 +113,7 @@ func TestResumeHTTP(t *testing.T) {
 		if head, _ := s.sent("answer"); head.Get("Mcp-Session-Id") != "s1" || head.Get("Mcp-Protocol-Version") != "2025-11-25" {
 			t.Errorf("it was sent %v", head)
 		}
+		synctest.Wait() // nothing above waits for the standalone stream
 		if s.count("GET g1") == 0 {
 			t.Errorf("it got %s", s.came())
 		}
