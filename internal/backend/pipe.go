@@ -17,7 +17,7 @@ type pipe struct {
 	dealt uint64 // the last line that was received, and dealt with when the next one is asked for
 }
 
-var _ upstream.Queue = (*pipe)(nil)
+var _ upstream.Process = (*pipe)(nil)
 
 // newPipe returns the lines of a process, of which those up to dealt are dealt with.
 func newPipe(p *keeper.Process, dealt uint64) *pipe {
@@ -28,11 +28,6 @@ func newPipe(p *keeper.Process, dealt uint64) *pipe {
 func (l *pipe) Put(ctx context.Context, line []byte) (uint64, error) { return l.p.Send(ctx, line) }
 
 func (l *pipe) Unsent(number uint64) bool { return l.p.Fate(number) == keeper.Unsent }
-
-func (l *pipe) Send(ctx context.Context, line []byte) (bool, error) {
-	_, err := l.p.Send(ctx, line)
-	return err == nil, err
-}
 
 func (l *pipe) Receive() ([]byte, error) {
 	if l.dealt > 0 {

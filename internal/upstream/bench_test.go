@@ -14,7 +14,7 @@ type mirror struct {
 	end   chan struct{}
 }
 
-func (m *mirror) Send(_ context.Context, line []byte) (bool, error) {
+func (m *mirror) Put(_ context.Context, line []byte) (uint64, error) {
 	got := parseMessage(line)
 	switch got.Method {
 	case "server/discover":
@@ -24,8 +24,10 @@ func (m *mirror) Send(_ context.Context, line []byte) (bool, error) {
 		id := line[i : i+bytes.IndexByte(line[i:], ',')]
 		m.lines <- append(append([]byte(`{"jsonrpc":"2.0","id":`), id...), `,"result":{"resultType":"complete","content":[{"type":"text","text":"hello"}]}}`...)
 	}
-	return true, nil
+	return 1, nil
 }
+
+func (m *mirror) Unsent(uint64) bool { return false }
 
 func (m *mirror) Receive() ([]byte, error) {
 	select {

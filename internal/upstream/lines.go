@@ -8,30 +8,21 @@ import (
 )
 
 // A Process is what [Lines] needs of a process that speaks over its standard streams, or of anything
-// else that carries lines.
+// else that carries lines. It takes lines before they are handed over: no call waits for the word that
+// its line was written.
 type Process interface {
-	// Send writes a line, given without its end, and returns when it was taken. handed says whether
-	// any byte of it may have been read by the process; it is true with a nil error. Send may be
-	// called from several goroutines.
-	Send(ctx context.Context, line []byte) (handed bool, err error)
+	// Put takes a line, given without its end, and returns its number, which is not 0. After an error
+	// nothing of the line was or will be written. Put may be called from several goroutines.
+	Put(ctx context.Context, line []byte) (number uint64, err error)
+	// Unsent reports whether it is certain that no byte of a line was written, nor will be. It is called
+	// when the connection is over, and may have nothing more written.
+	Unsent(number uint64) bool
 	// Receive returns the next line without its end, and hands its bytes over. It is called from one
 	// goroutine, and the line before has been dealt with when it is called again. After an error,
 	// [io.EOF] at the end, it is not called again; Close ends it.
 	Receive() ([]byte, error)
 	// Close ends both directions. What becomes of the process is its owner's to say.
 	Close() error
-}
-
-// A Queue is a Process that takes lines before they are handed over, such as one that has another parent:
-// no call waits for the word that its line was written. Lines calls Put in place of Send.
-type Queue interface {
-	Process
-	// Put takes a line and returns its number, which is not 0. After an error nothing of the line was or
-	// will be written.
-	Put(ctx context.Context, line []byte) (number uint64, err error)
-	// Unsent reports whether it is certain that no byte of a line was written, nor will be. It is called
-	// when the connection is over, and may have nothing more written.
-	Unsent(number uint64) bool
 }
 
 // ErrLongLine is what a Process returns from Receive for a line of more than MostMessage bytes.
@@ -41,7 +32,6 @@ var ErrLongLine = errors.New("a line is too long")
 // request a notification or a question is about.
 type Lines struct {
 	p       Process
-	queue   Queue // nil if the process is none
 	running sync.WaitGroup
 }
 
@@ -51,10 +41,7 @@ var (
 )
 
 // NewLines returns the link to a process.
-func NewLines(p Process) *Lines {
-	queue, _ := p.(Queue)
-	return &Lines{p: p, queue: queue}
-}
+func NewLines(p Process) *Lines { return &Lines{p: p} }
 
 // Open begins to read.
 func (l *Lines) Open(_ context.Context, in Inbox) error {
@@ -82,25 +69,17 @@ func (l *Lines) Open(_ context.Context, in Inbox) error {
 
 // Send writes a line.
 func (l *Lines) Send(ctx context.Context, m Outgoing) error {
-	handed, err := false, error(nil)
-	if l.queue == nil {
-		handed, err = l.p.Send(ctx, onOneLine(m.Body))
-	} else if number, putErr := l.queue.Put(ctx, onOneLine(m.Body)); putErr != nil {
-		err = putErr
-	} else if m.Mark != nil {
+	number, err := l.p.Put(ctx, onOneLine(m.Body))
+	if err != nil {
+		return &Failure{Why: ReasonEnded, Outcome: NotRun, Text: "the backend cannot be written to", Err: err}
+	}
+	if m.Mark != nil {
 		m.Mark.Store(number)
 	}
-	if err == nil {
-		return nil
-	}
-	f := &Failure{Why: ReasonEnded, Text: "the backend cannot be written to", Err: err}
-	if !handed {
-		f.Outcome = NotRun
-	}
-	return f
+	return nil
 }
 
-func (l *Lines) unsent(mark uint64) bool { return l.queue != nil && mark != 0 && l.queue.Unsent(mark) }
+func (l *Lines) unsent(mark uint64) bool { return mark != 0 && l.p.Unsent(mark) }
 
 // Close closes the process's streams.
 func (l *Lines) Close(context.Context, bool) {

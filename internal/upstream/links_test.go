@@ -190,7 +190,7 @@ func (q *queued) Put(ctx context.Context, line []byte) (uint64, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.number++; q.number <= q.written {
-		_, err := q.Send(ctx, line)
+		_, err := q.Pipe.Put(ctx, line)
 		return q.number, err
 	}
 	return q.number, nil

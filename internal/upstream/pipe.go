@@ -9,25 +9,19 @@ import (
 	"sync"
 )
 
-// A Pipe is a [Queue] to a server in this process, or in a test: it feeds the server, and reads what that says. Make one with [NewPipe].
+// A Pipe is a [Process] to a server in this process, or in a test: it feeds the server, and reads what that says. Make one with [NewPipe].
 type Pipe struct {
 	*Feed
 	rd    *bufio.Reader
 	close func() error
 }
 
-var _ Queue = (*Pipe)(nil)
+var _ Process = (*Pipe)(nil)
 
 // NewPipe returns a Pipe that puts lines into a Feed, and reads lines from r, at most MostMessage bytes each. A Read from r that blocks must return after
 // close.
 func NewPipe(r io.Reader, to *Feed, close func() error) *Pipe {
 	return &Pipe{Feed: to, rd: bufio.NewReaderSize(r, 64<<10), close: close}
-}
-
-// Send is Put.
-func (p *Pipe) Send(ctx context.Context, line []byte) (handed bool, err error) {
-	_, err = p.Put(ctx, line)
-	return err == nil, err
 }
 
 // Receive reads a line. One that the stream ends within is returned, too.

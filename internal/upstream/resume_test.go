@@ -129,10 +129,12 @@ func TestResumeHTTP(t *testing.T) {
 
 // A handle is a Process that another one takes over: what was not received stays.
 type handle struct {
-	Process
+	*Pipe
 	end chan struct{}
 	got chan []byte
 }
+
+func (h handle) Unsent(uint64) bool { return false }
 
 func (h handle) Receive() ([]byte, error) {
 	select {
