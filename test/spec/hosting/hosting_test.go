@@ -118,6 +118,11 @@ func TestVisible(t *testing.T) {
 	})
 }
 
+// withScopes has callers be ann, with the scopes of a header.
+var withScopes = troupe.Options{Authenticate: func(r *http.Request) (troupe.Principal, error) {
+	return troupe.Principal{Subject: "ann", Issuer: "here", Scopes: strings.Fields(r.Header.Get("X-Scopes"))}, nil
+}}
+
 // TestScopes refuses callers who lack a scope of a backend, or of a tool of it, in each form of request, and nobody else.
 func TestScopes(t *testing.T) {
 	kit.Bubble(t, func(t *testing.T) {
@@ -128,10 +133,7 @@ func TestScopes(t *testing.T) {
 			"resourceTemplates": `{"uriTemplate":"x://of/{name}","name":"o"}`,
 		}, call: func(t *talk, m message) { t.text(m, m.Params.Name) }}
 		open := &stranger{lists: map[string]string{"tools": `{"name":"read","inputSchema":{"type":"object"}}`}, call: func(t *talk, m message) { t.text(m, m.Params.Name) }}
-		o := troupe.Options{Authenticate: func(r *http.Request) (troupe.Principal, error) {
-			return troupe.Principal{Subject: "ann", Issuer: "here", Scopes: strings.Fields(r.Header.Get("X-Scopes"))}, nil
-		}}
-		h := hosting(t, o, &troupe.ServerOptions{Scopes: []string{"use"}, Visible: func(_ troupe.Principal, i troupe.Item) bool { return i.Name != "one__delete_none" }},
+		h := hosting(t, withScopes, &troupe.ServerOptions{Scopes: []string{"use"}, Visible: func(_ troupe.Principal, i troupe.Item) bool { return i.Name != "one__delete_none" }},
 			backend{"one", s, theirs.Options{Scopes: []string{"one"}, ToolScopes: map[string][]string{"delete_*": {"one:write"}}}}, backend{"two", open, theirs.Options{}})
 		c := h.Client()
 		c.Header = http.Header{"X-Scopes": {"use"}}
@@ -197,10 +199,7 @@ func TestScopesOfALateBackend(t *testing.T) {
 			t.say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 			t.text(m, "open")
 		}}
-		o := troupe.Options{Authenticate: func(r *http.Request) (troupe.Principal, error) {
-			return troupe.Principal{Subject: "ann", Issuer: "here", Scopes: strings.Fields(r.Header.Get("X-Scopes"))}, nil
-		}}
-		h := hosting(t, o, nil, backend{"late", late, theirs.Options{Prefix: theirs.NoPrefix, Scopes: []string{"late"}}},
+		h := hosting(t, withScopes, nil, backend{"late", late, theirs.Options{Prefix: theirs.NoPrefix, Scopes: []string{"late"}}},
 			backend{"open", open, theirs.Options{Prefix: theirs.NoPrefix}})
 		first := h.Session()
 		host.Contains(t, "echo", first.Post(host.Call("1", "echo", `{}`)).Body, `"open"`)
