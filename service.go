@@ -132,7 +132,7 @@ func (s *service) internalError(what string, err error) *mcp.Error {
 type observed struct {
 	start time.Time
 	op    *telemetry.Operation
-	span  *telemetry.Span
+	span  telemetry.Span
 	done  bool
 }
 

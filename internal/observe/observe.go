@@ -33,13 +33,14 @@ func Via(v actors.Via, r mcp.Revision) telemetry.Via {
 }
 
 // BeginSpan begins the span of a call, m as a middleware passed it on, and has it follow the call.
-func (o *Observer) BeginSpan(ctx context.Context, op *telemetry.Operation, c *actors.Call, m *codec.Message) (context.Context, *telemetry.Span) {
+func (o *Observer) BeginSpan(ctx context.Context, op *telemetry.Operation, c *actors.Call, m *codec.Message) (context.Context, telemetry.Span) {
 	p := c.Peer()
 	r := spanRequest(m, c.Trace())
 	r.Via, r.Session, r.Run = Via(c.Via(), p.Revision()), p.Session(), c.Attempt()
 	r.Earlier.Parent = c.Earlier()
-	ctx, span := o.startSpan(ctx, op, r, c.Principal())
+	ctx, span := o.startSpan(ctx, op, &r, c.Principal())
 	if span.Recording() {
+		span := span // which moves to the heap here, and not where it is not kept
 		c.Watch(&actors.Watched{Span: telemetry.TraceOf(ctx).Parent, Note: func(e actors.CallEvent) {
 			span.Note(e.Name, messageTrace(e.Meta, e.Trace))
 		}})
@@ -48,7 +49,7 @@ func (o *Observer) BeginSpan(ctx context.Context, op *telemetry.Operation, c *ac
 }
 
 // startSpan begins a span of a request of principal, whose pseudonym costs only the spans that are kept.
-func (o *Observer) startSpan(ctx context.Context, op *telemetry.Operation, r *telemetry.Request, principal any) (context.Context, *telemetry.Span) {
+func (o *Observer) startSpan(ctx context.Context, op *telemetry.Operation, r *telemetry.Request, principal any) (context.Context, telemetry.Span) {
 	ctx, span := op.Start(ctx, r)
 	if o.User != nil && span.Recording() {
 		span.SetUser(o.User(principal))
@@ -68,14 +69,14 @@ func (o *Observer) End(ctx context.Context, op *telemetry.Operation, v telemetry
 // Begin observes a message that is no call: see actors.Handler.
 func (o *Observer) Begin(op *telemetry.Operation, p *actors.Peer, from actors.Origin, m *codec.Message) (end func(mcp.Revision, *mcp.Error)) {
 	start, ctx := time.Now(), context.Background()
-	var span *telemetry.Span
+	var span telemetry.Span
 	if o.Tel.Tracing() {
 		r := spanRequest(m, from.Trace)
 		r.Via = Via(from.Via, 0)
 		if p != nil {
 			r.Session = p.Session()
 		}
-		ctx, span = o.startSpan(ctx, op, r, from.Caller)
+		ctx, span = o.startSpan(ctx, op, &r, from.Caller)
 	}
 	return func(r mcp.Revision, err *mcp.Error) {
 		code, message := 0, ""
@@ -89,8 +90,8 @@ func (o *Observer) Begin(op *telemetry.Operation, p *actors.Peer, from actors.Or
 }
 
 // spanRequest is what the span of a message says of it.
-func spanRequest(m *codec.Message, carrier actors.Trace) *telemetry.Request {
-	r := &telemetry.Request{ID: m.ID, Carrier: telemetry.Trace(carrier), Message: messageTrace(m.Meta, actors.Trace{})}
+func spanRequest(m *codec.Message, carrier actors.Trace) telemetry.Request {
+	r := telemetry.Request{ID: m.ID, Carrier: telemetry.Trace(carrier), Message: messageTrace(m.Meta, actors.Trace{})}
 	switch string(m.Method) {
 	case mcp.MethodResourcesRead, mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe:
 		r.URI = text(codec.Optional(m.Params, "uri"))

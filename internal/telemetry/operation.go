@@ -94,8 +94,9 @@ func (o *Operation) names(d Detail) []attribute.KeyValue {
 }
 
 // attrsOf returns the attributes under which an outcome is counted.
-func (o *Operation) attrsOf(d Detail, v Via, failure string) metric.MeasurementOption {
-	return metric.WithAttributeSet(attribute.NewSet(append(append(o.names(d), v.attrs()...), failureAttrs(failure)...)...))
+func (o *Operation) attrsOf(d Detail, v Via, failure string) []metric.RecordOption {
+	set := attribute.NewSet(append(append(o.names(d), v.attrs()...), failureAttrs(failure)...)...)
+	return []metric.RecordOption{metric.WithAttributeSet(set)}
 }
 
 // Of reports whether o belongs to s.
@@ -142,7 +143,7 @@ func (o *Operation) End(ctx context.Context, v Via, took time.Duration, code int
 		return
 	}
 	c := o.countFor(v, code)
-	in.duration.Record(ctx, took.Seconds(), c.in)
+	in.duration.Record(ctx, took.Seconds(), c.in...)
 	in.series.add(ctx, c)
 }
 

@@ -71,7 +71,7 @@ type seriesKey struct {
 
 // count is what one outcome of an operation is counted under.
 type count struct {
-	in     metric.MeasurementOption
+	in     []metric.RecordOption
 	coarse metric.AddOption // set if a name is missing for want of room
 }
 

@@ -109,12 +109,16 @@ func idText(raw []byte) string {
 	return shorten(text, maxID)
 }
 
+// asServer is what each span begins with.
+var asServer = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer)}
+
 // Start begins a span, if there is a tracer, and brings the baggage of the request into the context.
-// The span is nil if there is no tracer.
-func (o *Operation) Start(ctx context.Context, r *Request) (context.Context, *Span) {
+// The span is zero if there is no tracer. Most spans are not kept, so it allocates nothing of its own for one
+// without a parent and links.
+func (o *Operation) Start(ctx context.Context, r *Request) (context.Context, Span) {
 	tracer := o.of.in.tracer
 	if tracer == nil {
-		return ctx, nil
+		return ctx, Span{}
 	}
 	parent, other := r.Message.spanContext(), r.Carrier.spanContext()
 	if !parent.IsValid() {
@@ -126,7 +130,6 @@ func (o *Operation) Start(ctx context.Context, r *Request) (context.Context, *Sp
 	if text := cmp.Or(r.Message.Baggage, r.Carrier.Baggage); text != "" {
 		ctx = baggage.Extract(ctx, carrier{Baggage: text})
 	}
-	options := append(make([]trace.SpanStartOption, 0, 2), trace.WithSpanKind(trace.SpanKindServer))
 	var links []trace.Link
 	if other.IsValid() {
 		links = append(links, trace.Link{SpanContext: other, Attributes: []attribute.KeyValue{attribute.String("troupe.link", "transport")}})
@@ -134,15 +137,16 @@ func (o *Operation) Start(ctx context.Context, r *Request) (context.Context, *Sp
 	if c := r.Earlier.spanContext(); c.IsValid() {
 		links = append(links, trace.Link{SpanContext: c, Attributes: []attribute.KeyValue{attribute.String("troupe.link", "earlier run")}})
 	}
+	options := asServer
 	if links != nil {
-		options = append(options, trace.WithLinks(links...))
+		options = []trace.SpanStartOption{asServer[0], trace.WithLinks(links...)}
 	}
 	ctx, span := tracer.Start(ctx, o.span, options...)
 	if span.IsRecording() {
 		span.SetAttributes(o.attrs...)
 		span.SetAttributes(r.attrs()...)
 	}
-	return ctx, &Span{span}
+	return ctx, Span{span}
 }
 
 func (r *Request) attrs() []attribute.KeyValue {
@@ -162,12 +166,12 @@ func (r *Request) attrs() []attribute.KeyValue {
 	return attrs
 }
 
-// Span is the span of an operation. All methods do nothing on nil.
+// Span is the span of an operation. All methods do nothing on the zero value.
 type Span struct{ span trace.Span }
 
 // End ends the span as Operation.End counts the outcome; message is that of an error.
-func (s *Span) End(code int, message string) {
-	if s == nil {
+func (s Span) End(code int, message string) {
+	if s.span == nil {
 		return
 	}
 	if code != 0 && s.span.IsRecording() {
@@ -178,24 +182,24 @@ func (s *Span) End(code int, message string) {
 }
 
 // SetUser says by whom the request is, by a pseudonym; "" is nobody.
-func (s *Span) SetUser(pseudonym string) {
+func (s Span) SetUser(pseudonym string) {
 	if s.Recording() && pseudonym != "" {
 		s.span.SetAttributes(attribute.String("enduser.pseudo.id", pseudonym))
 	}
 }
 
 // Settle says which revision is spoken, where that was not known when the span began.
-func (s *Span) Settle(r mcp.Revision) {
+func (s Span) Settle(r mcp.Revision) {
 	if s.Recording() && r != 0 {
 		s.span.SetAttributes(attribute.String("mcp.protocol.version", r.String()))
 	}
 }
 
 // Recording reports whether anybody sees what is noted on the span.
-func (s *Span) Recording() bool { return s != nil && s.span.IsRecording() }
+func (s Span) Recording() bool { return s.span != nil && s.span.IsRecording() }
 
 // Note adds an event to the span, linked to the span that t names if there is one.
-func (s *Span) Note(event string, t Trace, attrs ...attribute.KeyValue) {
+func (s Span) Note(event string, t Trace, attrs ...attribute.KeyValue) {
 	if !s.Recording() {
 		return
 	}
