@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -110,7 +111,7 @@ func TestFinishLeavesTimeToHandOver(t *testing.T) {
 }
 
 // TestResumeBesideAHandedOverRun resumes the stream of a call at the node that has handed it over, while
-// the handler has not returned. The call must be left to the next process, and not be taken for lost.
+// the handler has not returned. The call must be left to the next process, and not be taken for lost, nor its stream for complete.
 func TestResumeBesideAHandedOverRun(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		returns := make(chan struct{})
@@ -130,14 +131,18 @@ func TestResumeBesideAHandedOverRun(t *testing.T) {
 		if !c.isOver() {
 			t.Fatal("the call was not handed over")
 		}
-		back := h.resume(h.Node, h.svc, session, event)
+		back := &heldConn{}
+		go h.resumeOn(back, h.Node, h.svc, session, event) // it is held if the stream is given up again before it has it
 		time.Sleep(time.Second)
-		if got := back.events(); len(got) > 0 || !back.isOver() {
-			t.Errorf("while the handler has not returned: %q, over %v", got, back.isOver())
+		if status, body := back.answer(); len(back.events()) > 0 || status != 0 {
+			t.Errorf("while the handler has not returned: %q, %d %s", back.events(), status, body)
 		}
 		close(returns)
 		idle.Store(true)
-		time.Sleep(time.Second)
+		time.Sleep(2 * holdEvery)
+		if got := back.events(); len(got) > 0 || !back.isOver() {
+			t.Errorf("at the end of the node: %q, over %v", got, back.isOver())
+		}
 		n, svc, end := h.heir(safeHandler{&heldHandler{f: func(context.Context, *Call) ([]byte, *mcp.Error) { return []byte(`"done"`), nil }}}, Limits{})
 		defer end()
 		next := h.resume(n, svc, session, event)
@@ -146,4 +151,36 @@ func TestResumeBesideAHandedOverRun(t *testing.T) {
 			t.Errorf("in the next process: %s", got)
 		}
 	})
+}
+
+// TestGivenUp asks streams whose actors have stopped whether they are complete: one is whose call has its answer, and none whose call
+// was handed over.
+func TestGivenUp(t *testing.T) {
+	for _, handOver := range []bool{false, true} {
+		inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+			returns := make(chan struct{})
+			h.handler.f = func(ctx context.Context, c *Call) ([]byte, *mcp.Error) {
+				_ = c.Notify(ctx, "n", nil)
+				<-returns
+				return []byte(`{}`), nil
+			}
+			h.svc.Handler = safeHandler{h.handler}
+			go h.postOn(&heldConn{}, h.begin("2025-11-25"), aCall)
+			time.Sleep(time.Second)
+			var w *streamActor
+			h.streams.Each(func(s *streamActor) { w = s })
+			if handOver {
+				go h.HandOver(t.Context(), nil)
+				time.Sleep(time.Second)
+			}
+			close(returns)
+			time.Sleep(time.Second)
+			if !w.Stopped() {
+				t.Fatalf("handed over %v: it has not stopped", handOver)
+			}
+			if err := w.givenUp(); errors.Is(err, store.ErrUnavailable) != handOver {
+				t.Errorf("handed over %v: %v", handOver, err)
+			}
+		})
+	}
 }

@@ -30,10 +30,15 @@ func (h *held) heir(handler Handler, l Limits) (n *Node, svc *Service, end func(
 func (h *held) resume(n *Node, svc *Service, session, event string) *heldConn {
 	h.t.Helper()
 	c := &heldConn{}
+	h.resumeOn(c, n, svc, session, event)
+	return c
+}
+
+// resumeOn is resume on a connection. It returns when the stream is live there, or has ended.
+func (h *held) resumeOn(c *heldConn, n *Node, svc *Service, session, event string) {
 	in := h.input(session, "192.0.2.1", c)
 	in.LastEventID = event
 	n.Get(svc, in, nil)
-	return c
 }
 
 // TestTakeoverOfALogThatHasGoneRound has a writer record that covers many appends, and as

@@ -36,6 +36,10 @@ type streamActor struct {
 	connected atomic.Bool
 	left      atomic.Int64
 
+	// complete says that the last append is stored. It is set before the actor stops, and says nothing
+	// until then: the stream of an actor that has stopped without it goes on elsewhere, or later.
+	complete bool
+
 	recordState
 	batchState
 	waitState
@@ -384,7 +388,7 @@ func (s *streamActor) markReady() {
 // the log.
 func (s *streamActor) removeStream() {
 	s.streams.Drop(s.key, s)
-	if s.m.Phase() != stream.Ended { // another writer may go on
+	if s.complete = s.m.Phase() == stream.Ended; !s.complete { // another writer may go on
 		s.streams.cache.DropStream(s.path)
 	}
 	s.waits.Reset()

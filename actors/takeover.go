@@ -378,11 +378,20 @@ func (d *takeovers) findWriter(ctx context.Context, svc *Service, s *sessionActo
 	if err := d.endIfSessionEnded(s, w); err != nil {
 		return nil, rec, err
 	}
-	if w.Stopped() { // the stream ended before the directory had it
+	if w.Stopped() { // before the directory had it
 		d.streams.Drop(key, w)
-		return nil, w.rec, nil
+		return nil, w.rec, w.givenUp()
 	}
 	return w, w.rec, nil
+}
+
+// givenUp returns nil if the stream of an actor that has stopped is complete, and otherwise ErrUnavailable: this
+// node has just left it to another one, or to the process after it.
+func (s *streamActor) givenUp() error {
+	if s.complete {
+		return nil
+	}
+	return fmt.Errorf("actors: the stream was given up: %w", store.ErrUnavailable)
 }
 
 // findRemoteWriter returns the node that writes a stream, nil if it may be taken over: its writer
