@@ -47,11 +47,12 @@ type storeStats struct {
 // still can hold the question up for longer: then there is what was said last, as metrics must be there when the store is not.
 const storePatience = 1500 * time.Millisecond
 
-func (s *storeStats) of(n *cluster.Node) cluster.Stats {
+// read returns what the store said last, after a question if that is due; question puts one.
+func (s *storeStats) read(question func() cluster.Stats) cluster.Stats {
 	s.mu.Lock()
 	if s.asking == nil && (s.began.IsZero() || time.Since(s.began) >= time.Second) {
 		s.began, s.asking = time.Now(), make(chan struct{})
-		go s.ask(n, s.asking)
+		go s.ask(question, s.asking)
 	}
 	asking, left := s.asking, storePatience-time.Since(s.began)
 	s.mu.Unlock()
@@ -69,8 +70,8 @@ func (s *storeStats) of(n *cluster.Node) cluster.Stats {
 }
 
 // ask puts a question to the store, and closes answered.
-func (s *storeStats) ask(n *cluster.Node, answered chan struct{}) {
-	said := n.Stats()
+func (s *storeStats) ask(question func() cluster.Stats, answered chan struct{}) {
+	said := question()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last, s.asking = said, nil
@@ -187,13 +188,13 @@ func (p *Process) All() []telemetry.Gauge {
 		}},
 		{Name: "troupe.nodes.heard", Unit: "{process}", Doc: "Other processes of the store that were heard within the lease.", Read: one(func() int64 { return int64(p.Store.Mail().Stats().Heard) })},
 		{Name: "troupe.store.appends", Unit: "{append}", Doc: "Appends by what became of them in the store.", Counter: true, Label: "outcome", Read: func(observe func(string, int64)) {
-			s := p.stats.of(p.Store)
+			s := p.stats.read(p.Store.Stats)
 			for outcome, n := range map[string]uint64{"stored": s.Appends, "fenced": s.AppendFenced, "full": s.AppendFull, "unavailable": s.AppendUnavailable, "refused": s.AppendRefused} {
 				observe(outcome, int64(n))
 			}
 		}},
-		{Name: "troupe.store.appends.time", Unit: "ms", Doc: "Time that appends which were stored took.", Counter: true, Read: one(func() int64 { return p.stats.of(p.Store).AppendTime.Milliseconds() })},
-		{Name: "troupe.lease.age", Unit: "ms", Doc: "Time since the node's lease was renewed.", Read: one(func() int64 { return p.stats.of(p.Store).LeaseAge.Milliseconds() })},
+		{Name: "troupe.store.appends.time", Unit: "ms", Doc: "Time that appends which were stored took.", Counter: true, Read: one(func() int64 { return p.stats.read(p.Store.Stats).AppendTime.Milliseconds() })},
+		{Name: "troupe.lease.age", Unit: "ms", Doc: "Time since the node's lease was renewed.", Read: one(func() int64 { return p.stats.read(p.Store.Stats).LeaseAge.Milliseconds() })},
 		{Name: "troupe.store.bytes", Unit: "By", Doc: "Bytes in the store.", Label: "stream", Read: p.eachStream(func(s cluster.StreamStats) int64 { return int64(s.Bytes) })},
 		{Name: "troupe.store.replicas.missing", Unit: "{replica}", Doc: "Replicas that are away or behind.", Label: "stream", Read: p.eachStream(func(s cluster.StreamStats) int64 { return int64(s.Missing) })},
 		{Name: "troupe.store.messages", Unit: "{message}", Doc: "Messages in the store: a session is one of the stream sessions.", Label: "stream", Read: p.eachStream(func(s cluster.StreamStats) int64 { return int64(s.Messages) })},
@@ -221,7 +222,7 @@ func (p *Process) eachBudget(value func(store.Budget) int64) func(func(string, i
 // eachStream returns the reader of a gauge that has a value for each stream of the store.
 func (p *Process) eachStream(value func(cluster.StreamStats) int64) func(func(string, int64)) {
 	return func(observe func(string, int64)) {
-		for name, s := range p.stats.of(p.Store).Streams {
+		for name, s := range p.stats.read(p.Store.Stats).Streams {
 			observe(name, value(s))
 		}
 	}
