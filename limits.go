@@ -126,10 +126,10 @@ type SharedLimits struct {
 	// OpenTasksPerPrincipal and OpenTasksPerNode bound the tasks that have not ended, of those that the node has made or run. 0 means
 	// 10,000 and 100,000. Beyond them a call that would become a task is answered with an error and the time to come back.
 	OpenTasksPerPrincipal, OpenTasksPerNode int
-	// MaxMemory is how many bytes of memory the process may use. A quarter of that is for what
-	// clients have it hold: requests on their way and in flight, responses and events that
-	// they have not read, and calls that wait for their answers. A principal may hold twice what is left of
-	// that quarter beside it. Requests beyond it are refused with 429 or 503 before their
+	// MaxMemory is how many bytes of memory the process may use. A quarter of what that leaves beside
+	// 64 MiB, and at least an eighth of it all, is for what clients have the process hold: requests on
+	// their way and in flight, responses and events that they have not read, and calls that wait for
+	// their answers. A principal may hold twice what is left of that beside it. Requests beyond it are refused with 429 or 503 before their
 	// body is read, and event streams are cut, to be resumed. 0 means what the process's
 	// cgroup or the machine has, or up to a third more than GOMEMLIMIT. MaxMemory does not set
 	// GOMEMLIMIT; the command does.

@@ -334,15 +334,21 @@ func (rt *mountTable) optionsOf(own Limits) *Options {
 	return &o
 }
 
-// heldPart is the part of the memory that is for what clients have the process hold. The rest is
-// for the program, the store's index and caches, and garbage that has not been collected.
-const heldPart = 4
+const (
+	ownMemory = 64 << 20 // what a program takes that has nothing to do, with the caches of its store
+	heldPart  = 4        // of what is left
+	leastPart = 8        // of all
+)
+
+// heldBytes is how much of a process's memory is for what clients have it hold. The rest is for the program, the store's index and
+// caches, what is made of a request while it runs, and garbage that has not been collected.
+func heldBytes(memory int64) int64 { return max((memory-ownMemory)/heldPart, memory/leastPart) }
 
 // nodeLimits returns the limits of all servers together, as the actors have them.
 func (rt *mountTable) nodeLimits() (l actors.NodeLimits) {
 	limits.Fill(&l, &rt.opts)
 	l.Weights, _ = weightsOf(rt.opts.Shared.Weights) // settle has looked at them
-	l.Bytes = rt.opts.Shared.MaxMemory / heldPart
+	l.Bytes = heldBytes(rt.opts.Shared.MaxMemory)
 	if rt.opts.Auth != nil {
 		l.AuthFailures = rt.opts.Shared.AuthFailures
 	}

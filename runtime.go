@@ -149,7 +149,7 @@ func New(o Options) (*Runtime, error) {
 	if m := node.Mail(); m != nil {
 		m.Says(rt.operations.process.Load)
 	}
-	read := gauges.Process{Node: rt.node, Store: node, Tasks: rt.tasks, Hits: rt.hits, Revoked: rt.revoked, Backends: rt.backends.Counts, Held: o.Shared.MaxMemory / heldPart, DrainTime: rt.drainer.drainTime, DrainLimit: max(0, o.DrainDelay) + o.DrainWait}
+	read := gauges.Process{Node: rt.node, Store: node, Tasks: rt.tasks, Hits: rt.hits, Revoked: rt.revoked, Backends: rt.backends.Counts, Held: heldBytes(o.Shared.MaxMemory), DrainTime: rt.drainer.drainTime, DrainLimit: max(0, o.DrainDelay) + o.DrainWait}
 	if pair != nil {
 		read.CertificateEnds = pair.Expires
 	}

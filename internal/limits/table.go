@@ -325,10 +325,10 @@ var (
 	NodeShare = add[int](Row{Section: Node, Name: "a principal's share of these requests", Shown: "see below",
 		Beyond: "-32603, come back", Counted: "node-share", Of: "Shared.CallsPerNode",
 		Status: 503, Text: "this node is busy, and this client has its share of it"})
-	MaxMemory = add[int64](Row{Section: Node, Name: "memory of the process, a quarter of which is for what clients have it hold", Option: "Shared.MaxMemory", Kind: Size, Least: mib, Shown: "that of the cgroup, or of the machine",
+	MaxMemory = add[int64](Row{Section: Node, Name: "memory of the process, about a quarter of which is for what clients have it hold", Option: "Shared.MaxMemory", Kind: Size, Least: mib, Shown: "that of the cgroup, or of the machine",
 		Beyond: "503 before the body is read, or -32603, come back (in `troupe.refusals` then); a stream is cut, and resumes", Counted: "memory", By: HTTP, Within: true,
 		Status: 503, Text: "this node has no memory for the request: --max-memory",
-		Usage: "memory that the process may use, a `size`; a quarter of it may be held for clients (that of the cgroup, or of the machine)"})
+		Usage: "memory that the process may use, a `size`; about a quarter of it may be held for clients (that of the cgroup, or of the machine)"})
 	MaxStore = add[int64](Row{Section: Node, Name: "bytes in the store", Option: "Store.MaxStore", Kind: Size, Least: mib, Shown: "8 GiB, in memory 1 GiB; less with less than 11 GiB of memory, see below",
 		Beyond:  "no new sessions (503) at nine tenths of their three sixteenths, no new streams (-32603, come back) of the three quarters for calls",
 		Counted: "store-full",

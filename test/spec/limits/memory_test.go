@@ -23,7 +23,7 @@ import (
 // given back.
 func TestMemoryIsShared(t *testing.T) {
 	kit.Bubble(t, func(t *testing.T) {
-		h := host.New(t, troupe.Options{Shared: troupe.SharedLimits{MaxMemory: 8 << 20}, Authenticate: host.User}, nil)
+		h := host.New(t, troupe.Options{Shared: troupe.SharedLimits{MaxMemory: 16 << 20}, Authenticate: host.User}, nil)
 		ann, bob := host.As(h.Unchecked(), "ann").Initialize(`{}`), host.As(h.Unchecked(), "bob").Initialize(`{}`)
 		large := func(n int) string { return host.Call("1", "echo", `{"text":"`+strings.Repeat("x", n)+`"}`) }
 		for name, row := range map[string]struct {
@@ -60,7 +60,7 @@ func TestMemoryIsShared(t *testing.T) {
 func TestMemoryOfOutcomes(t *testing.T) {
 	when.Unraced(t, "virtual time that is long under the race detector")
 	kit.Bubble(t, func(t *testing.T) {
-		h := host.New(t, troupe.Options{Shared: troupe.SharedLimits{MaxMemory: 4 << 20}}, nil)
+		h := host.New(t, troupe.Options{Shared: troupe.SharedLimits{MaxMemory: 8 << 20}}, nil)
 		text := strings.Repeat("x", 50_000)
 		addAnswering(h, text)
 		m := h.Stateless(host.EveryCapability)
@@ -122,7 +122,7 @@ func addAnswering(h *host.Host, text string) {
 // room, and given back when they end.
 func TestMemoryOfCalls(t *testing.T) {
 	kit.Bubble(t, func(t *testing.T) {
-		h := host.New(t, troupe.Options{Shared: troupe.SharedLimits{MaxMemory: 4 << 20}}, nil)
+		h := host.New(t, troupe.Options{Shared: troupe.SharedLimits{MaxMemory: 8 << 20}}, nil)
 		end := make(chan struct{})
 		defer close(end)
 		addHolders(h, end, "")
