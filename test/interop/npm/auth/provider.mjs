@@ -28,7 +28,8 @@ const provider = new Provider(issuer, {
   findAccount: (_, id) => ({ accountId: id, claims: () => ({ sub: id }) }),
   clientBasedCORS: () => true,
   cookies: { keys: ['a key of the test'] },
-  fetch: (url, options) => fetch(url, { ...options, dispatcher: undefined }), // its own refuses the loopback interface
+  // Its own refuses the loopback interface, and gives up after 2.5 s, which a busy machine may need.
+  fetch: (url, options) => fetch(url, { ...options, dispatcher: undefined, signal: undefined }),
   issueRefreshToken: (_, client) => client.grantTypeAllowed('refresh_token'),
   rotateRefreshToken: true,
   ttl: { AccessToken: (_, token, client) => client.clientName === 'short' ? 5 : 3600, ClientCredentials: 3600, Grant: 3600, Interaction: 600, RefreshToken: 3600, Session: 3600 },
