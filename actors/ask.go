@@ -37,11 +37,14 @@ func (q *answers) offerAnswer(s *sessionActor, m *codec.Message) error {
 	}
 	// A stream that cannot be read is no reason to drop the answer, unless the stream does not
 	// exist.
-	forwarded, err := q.routeAnswer(s.svc, s, m)
+	w, forwarded, err := q.routeAnswer(s.svc, s, m)
 	if forwarded || err != nil && !errors.Is(err, errBadEvent) && !errors.Is(err, ErrSessionEnded) {
 		return err
 	}
-	_, err = q.pending.giveAnswer(s.key, m)
+	open, err := q.pending.giveAnswer(s.key, m)
+	if !open && w != nil && w.Stopped() { // the call may have been left to another process before its question was open
+		return w.givenUp()
+	}
 	return err
 }
 
@@ -99,30 +102,32 @@ type answerLetter struct {
 const withdrawalWait = 5 * time.Millisecond
 
 // routeAnswer takes an answer to where its question is. It takes over the stream that carried the
-// question, if no process writes it, so that the call runs again and can get its answer. forwarded
-// says that another node has taken the answer, or could not.
-func (q *answers) routeAnswer(svc *Service, s *sessionActor, m *codec.Message) (forwarded bool, err error) {
+// question, if no process writes it, so that the call runs again and can get its answer: w is its
+// writer then. forwarded says that another node has taken the answer, or could not.
+func (q *answers) routeAnswer(svc *Service, s *sessionActor, m *codec.Message) (w *streamActor, forwarded bool, err error) {
 	ctx, cancel := context.WithTimeout(q.base, svc.Limits.StoreWait)
 	defer cancel()
 	key := StreamKey{s.key, askedOn(m.ID)}
 	if key.ID == "" {
-		return q.forwardAnswer(ctx, s, key, askedBy(m.ID), m)
+		forwarded, err = q.forwardAnswer(ctx, s, key, askedBy(m.ID), m)
+		return nil, forwarded, err
 	}
 	if w, here := q.streams.Get(key); here && !w.Stopped() { // nobody asks any more, unless another node has the stream
 		ours, err := q.streams.stillWrites(ctx, w)
 		if !ours {
 			err = cmp.Or(err, store.ErrUnavailable)
 		}
-		return !ours, err
+		return nil, !ours, err
 	}
 	for given := (takeover.Writer{}); ; {
-		_, _, err := q.takeovers.findWriter(ctx, svc, s, key, given)
+		w, _, err := q.takeovers.findWriter(ctx, svc, s, key, given)
 		remote, ok := errors.AsType[errRemoteWriter](err)
 		if !ok {
-			return q.routeToAsker(ctx, s, key, m, err)
+			forwarded, err = q.routeToAsker(ctx, s, key, m, err)
+			return w, forwarded, err
 		}
 		if forwarded, err = q.forwardAnswer(ctx, s, key, remote.nodeAddress(), m); forwarded {
-			return true, err
+			return nil, true, err
 		}
 		given = remote.Writer
 	}

@@ -196,7 +196,7 @@ func (d drainer) callsRunning() bool { return d.accounts.InFlight() > d.drain.ha
 // isBusy reports whether a call runs, or a response is not yet stored and handed to its connection.
 func (d drainer) isBusy() bool {
 	busy := d.callsRunning() || d.relays.exchanges.Len() > 0
-	d.streams.Each(func(s *streamActor) { busy = busy || len(s.rec.Calls) > 0 })
+	d.streams.Each(func(s *streamActor) { busy = busy || len(s.rec.Calls) > 0 && !s.Stopped() })
 	return busy
 }
 

@@ -147,7 +147,7 @@ func (d *takeovers) countRerun(tenant string) *quota.Account {
 func (d *takeovers) sendOn(ctx context.Context, s *sessionActor, id string, e stream.Entry) error {
 	var given takeover.Writer
 	var asked time.Time // another node, for the first time
-	for {
+	for began := time.Now(); ; {
 		st, _, err := d.findWriter(ctx, s.svc, s, StreamKey{s.key, id}, given)
 		switch remote, ok := errors.AsType[errRemoteWriter](err); {
 		case ok:
@@ -165,6 +165,8 @@ func (d *takeovers) sendOn(ctx context.Context, s *sessionActor, id string, e st
 			return err
 		case errors.Is(err, errBadEvent) || err == nil && st == nil:
 			return ErrNoStream
+		case errors.Is(err, errGivenUp) && time.Since(began) < s.svc.Limits.ResumeWait && pause(ctx, holdEvery) == nil: // nothing was sent
+			continue
 		case err != nil:
 			return err
 		}
@@ -372,26 +374,31 @@ func (d *takeovers) findWriter(ctx context.Context, svc *Service, s *sessionActo
 	if w.svc.life.over.Load() {
 		streamEnd{w}.unmountStream()
 	}
-	if svc.life.over.Load() {
-		return nil, rec, ErrUnmounted
-	}
-	if err := d.endIfSessionEnded(s, w); err != nil {
-		return nil, rec, err
-	}
-	if w.Stopped() { // before the directory had it
+	err = d.endIfSessionEnded(s, w)
+	stopped := w.Stopped()
+	if stopped { // before the directory had it
 		d.streams.Drop(key, w)
+	}
+	switch {
+	case svc.life.over.Load():
+		return nil, rec, ErrUnmounted
+	case err != nil:
+		return nil, rec, err
+	case stopped:
 		return nil, w.rec, w.givenUp()
 	}
 	return w, w.rec, nil
 }
 
-// givenUp returns nil if the stream of an actor that has stopped is complete, and otherwise ErrUnavailable: this
-// node has just left it to another one, or to the process after it.
+// errGivenUp reports that this node has just left a stream to another one, or to the process after it.
+var errGivenUp = fmt.Errorf("actors: the stream was given up: %w", store.ErrUnavailable)
+
+// givenUp returns nil if the stream of an actor that has stopped is complete, and otherwise errGivenUp.
 func (s *streamActor) givenUp() error {
 	if s.complete {
 		return nil
 	}
-	return fmt.Errorf("actors: the stream was given up: %w", store.ErrUnavailable)
+	return errGivenUp
 }
 
 // findRemoteWriter returns the node that writes a stream, nil if it may be taken over: its writer
