@@ -37,7 +37,7 @@ type Operation struct {
 	method, name string
 	span         string
 	attrs        []attribute.KeyValue
-	named        [mcp.Latest + 1]atomic.Pointer[named] // what logs its successes, by revision
+	named        [mcp.Latest + 1]atomic.Pointer[named] // what logs its requests, by revision
 
 	ok     [transports][mcp.Latest + 1]atomic.Pointer[count] // what successes are counted under, by transport and revision
 	mu     sync.Mutex                                        // guards the rest

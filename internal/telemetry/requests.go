@@ -1,7 +1,6 @@
 package telemetry
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"time"
@@ -24,30 +23,30 @@ func (r *Requests) Wants(took time.Duration, code int) bool {
 	return r != nil && (r.All || r.Errors && code != 0 || r.Slow > 0 && took >= r.Slow)
 }
 
-// named is a handler whose records say what most lines of an operation have in common. It is made once: to write that
-// again in each line would cost as much as the rest of it.
+// named are handlers whose records say what the lines of an operation have in common, and of successes the outcome. They are
+// made once: to write that again in each line would cost as much as the rest of it.
 type named struct {
-	of *Requests
-	slog.Handler
+	of             *Requests
+	plain, success slog.Handler
 }
 
-// handlerOf is the handler of r for lines of the operation that say a revision and an outcome. Those of successes are kept.
-func (o *Operation) handlerOf(r *Requests, v mcp.Revision, outcome string) slog.Handler {
-	kept := outcome == succeeded && v <= mcp.Latest
-	if kept {
+// handlersOf are the handlers of r for lines of the operation that say a revision.
+func (o *Operation) handlersOf(r *Requests, v mcp.Revision) *named {
+	if v <= mcp.Latest {
 		if h := o.named[v].Load(); h != nil && h.of == r {
-			return h.Handler
+			return h
 		}
 	}
 	attrs := []slog.Attr{slog.String("server", o.of.server), slog.String("method", o.method)}
 	if o.name != "" {
 		attrs = append(attrs, slog.String("target", o.name))
 	}
-	h := r.Log.Handler().WithAttrs(append(attrs, slog.String("revision", v.String()), slog.String("outcome", outcome)))
-	if kept {
-		o.named[v].Store(&named{r, h})
+	h := r.Log.Handler().WithAttrs(append(attrs, slog.String("revision", v.String())))
+	n := &named{r, h, h.WithAttrs([]slog.Attr{slog.String("outcome", succeeded)})}
+	if v <= mcp.Latest {
+		o.named[v].Store(n)
 	}
-	return h
+	return n
 }
 
 // succeeded is the outcome of a request that has not failed; of others it is their error.type.
@@ -56,11 +55,18 @@ const succeeded = "ok"
 // Request logs a request that has ended. It names who made it, "" for nobody, and what it called, and never says what
 // was in it. The target is a name of the server's own, "" for none.
 func (o *Operation) Request(ctx context.Context, r *Requests, v Via, principal string, took time.Duration, code int) {
-	h := o.handlerOf(r, v.Revision, cmp.Or(failureOf(code), succeeded))
+	n, failure := o.handlersOf(r, v.Revision), failureOf(code)
+	h := n.success
+	if failure != "" {
+		h = n.plain
+	}
 	if !h.Enabled(ctx, slog.LevelInfo) {
 		return
 	}
 	line := slog.NewRecord(time.Now(), slog.LevelInfo, "request", 0) // a Logger looks for the place in the code, too
+	if failure != "" {
+		line.AddAttrs(slog.String("outcome", failure))
+	}
 	if principal != "" {
 		line.AddAttrs(slog.String("principal", principal))
 	}
