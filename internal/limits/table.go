@@ -338,13 +338,13 @@ var (
 		Beyond: "see below; `troupe.store.failed` and `troupe.store.restarts` count"})
 	LogReads = add[int](Row{Section: Node, Name: "reads of the event log at a time", Default: 16, Shown: "16, with 128 appends on their way",
 		Beyond: "further reads wait"})
-	ReplayCache = add[int64](Row{Section: Node, Name: "bytes of appends of the last 30 s kept in memory for clients that come back", Kind: Size, Default: 32 * mib, Shown: "32 MiB, or a 64th of the memory",
+	ReplayCache = add[int64](Row{Section: Node, Name: "bytes of appends of the last 30 s kept in memory for clients that come back", Kind: Size, Default: 32 * mib, Shown: "32 MiB, or a 16th of what clients may hold",
 		Beyond: "the oldest are read from the store", Of: "Shared.MaxMemory"})
 	LostLogs = add[int](Row{Section: Node, Name: "streams without a writer that resumes judge and take over at a time", Default: 4,
 		Beyond: "further ones wait, by turns of their principals"})
 	Attaches = add[int](Row{Section: Node, Name: "resumes that ask other nodes for their streams at a time", Default: 32,
 		Beyond: "further ones wait, by turns of their principals"})
-	LogPace = add[int64](Row{Section: Node, Name: "bytes appended to the event log within 10 s", Kind: Size, Shown: "a quarter of the memory",
+	LogPace = add[int64](Row{Section: Node, Name: "bytes appended to the event log within 10 s", Kind: Size, Shown: "as many as clients may hold",
 		Beyond: "appends wait, by turns of their principals, except those of principals with at most a 32nd of this; `troupe.log.waiting` counts", Of: "Shared.MaxMemory"})
 	SessionReads = add[int](Row{Section: Node, Name: "reads of sessions at a time", Default: 64,
 		Beyond: "further reads wait"})
