@@ -17,19 +17,12 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/troupe-run/troupe/test/kit/when"
 )
 
 // hung is how long to wait for what comes at once, unless something hangs.
 const hung = 10 * time.Minute
-
-// lackingProgram skips a test for want of a program, and fails it where CI has installed what tests need.
-func lackingProgram(t *testing.T, program string) {
-	t.Helper()
-	if os.Getenv("CI") == "true" {
-		t.Fatalf("this test needs %s", program)
-	}
-	t.Skipf("this test needs %s, which is not on the PATH", program)
-}
 
 // container is a root directory, what runs in it, as which user and with which variables, and a network that nobody else can reach.
 type container struct {
@@ -51,7 +44,7 @@ func isolate(t *testing.T) {
 		t.Skipf("this kernel gives no network of its own: unshare: %v", err)
 	}
 	if _, err := exec.LookPath("ip"); err != nil {
-		lackingProgram(t, "ip")
+		when.Lacking(t, "there is no ip")
 	}
 	if out, err := exec.CommandContext(t.Context(), "ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
 		t.Skipf("the network of its own cannot be used: ip link set lo up: %v, %s", err, out)
@@ -197,7 +190,7 @@ func copyProgram(t *testing.T, root, name string) {
 	t.Helper()
 	from, err := exec.LookPath(name)
 	if err != nil {
-		lackingProgram(t, name)
+		when.Lacking(t, "there is no "+name)
 	}
 	copyFile(t, from, filepath.Join(root, "usr/bin", name))
 	libraries, _ := exec.Command("ldd", from).Output() // it fails for a program that needs none

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/troupe-run/troupe/test/kit/when"
 )
 
 // debianRoot makes a root directory with what the scripts of a package call, and a database of dpkg in which that is installed.
@@ -22,7 +24,7 @@ func debianRoot(t *testing.T) string {
 	t.Helper()
 	for _, program := range []string{"dpkg", "dpkg-deb"} {
 		if _, err := exec.LookPath(program); err != nil {
-			lackingProgram(t, program)
+			when.Lacking(t, "there is no "+program)
 		}
 	}
 	root := t.TempDir()
@@ -198,7 +200,7 @@ func nextDeb(t *testing.T, r published) string {
 // in the root directory of the test, as a package would put it.
 func TestUnits(t *testing.T) {
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
-		lackingProgram(t, "systemd-analyze")
+		when.Lacking(t, "there is no systemd-analyze")
 	}
 	var paths []string
 	for _, unit := range unitNames {

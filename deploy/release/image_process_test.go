@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
+	"github.com/troupe-run/troupe/test/kit/when"
 )
 
 // image returns the image for a processor, as the layout of the release has it.
@@ -172,7 +173,7 @@ func TestImageOnArm64(t *testing.T) {
 	c := unpackImage(t, "arm64")
 	emulator, err := exec.LookPath("qemu-aarch64-static")
 	if err != nil {
-		lackingProgram(t, "qemu-aarch64-static (of Debian's qemu-user-static)")
+		when.Lacking(t, "there is no qemu-aarch64-static (of Debian's qemu-user-static)")
 	}
 	copyFile(t, emulator, filepath.Join(c.root, "emulator"))
 	c.command = append([]string{"/emulator"}, c.command...)

@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/troupe-run/troupe/test/kit/when"
 )
 
 // boot starts systemd as the first process of namespaces of its own, in a copy of this machine's files that nobody else sees. $1 is an empty directory, and
@@ -61,7 +63,7 @@ func bootSystem(t *testing.T, files ...string) system {
 	}
 	for _, program := range []string{"unshare", "nsenter", "pivot_root", "ip", "dpkg", "systemctl"} {
 		if _, err := exec.LookPath(program); err != nil {
-			lackingProgram(t, program)
+			when.Lacking(t, "there is no "+program)
 		}
 	}
 	args := append([]string{"--pid", "--mount", "--uts", "--ipc", "--net", "--cgroup", "--fork", "--kill-child", "sh", "-c", boot, "boot", t.TempDir()}, files...)

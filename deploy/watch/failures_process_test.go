@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/troupe-run/troupe/test/kit"
 )
 
 // A failure is made in the world, and mended by what make returns. Until then the alert of the job fires, and no other.
@@ -176,7 +177,7 @@ func fillDisk(t *testing.T, w *world) (mend func()) {
 		t.Fatal(err)
 	}
 	go events(resp, func(string, string) bool { return true })
-	free := fill(t, w.disk)
+	free := kit.FillDisk(t, w.disk)
 	return func() {
 		free()
 		stop()

@@ -22,6 +22,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/troupe-run/troupe/test/kit"
 )
 
 // A world is what is watched: three nodes of the command and one of bench/lab, whose tool fails as it is asked to, on three NATS servers, which
@@ -51,7 +53,7 @@ const (
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	troupe, lab := build(t)
-	w := &world{disk: smallDisk(t), collector: newCollector(t), cert: keys(t.TempDir())}
+	w := &world{disk: kit.SmallDisk(t, 96<<20), collector: newCollector(t), cert: keys(t.TempDir())}
 	w.nats, w.natsURL = newNATS(t, lab)
 	fleet := []string{"--nats", w.natsURL, "--drain-wait", "30s"}
 	w.a, w.b, w.c = newNode(t, troupe, "a", fleet...), newNode(t, troupe, "b", fleet...), newNode(t, troupe, "c", fleet...)
@@ -113,45 +115,6 @@ func metric(t *testing.T, p *process, name, labels string) (total float64) {
 		}
 	}
 	return total
-}
-
-// smallDisk mounts a file system, which takes root. Without it the test is skipped, or fails where CI is set.
-func smallDisk(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=96m"); err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatalf("NOT TESTED: a small file system cannot be mounted: %v", err)
-		}
-		t.Skipf("NOT TESTED: a small file system cannot be mounted, which takes root: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
-			t.Errorf("unmount %s: %v", dir, err)
-		}
-	})
-	return dir
-}
-
-// fill takes all room of a disk, until the returned function gives it back.
-func fill(t *testing.T, disk string) (free func()) {
-	t.Helper()
-	name := filepath.Join(disk, "filler")
-	f, err := os.Create(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	for chunk := make([]byte, 1<<20); len(chunk) > 0; {
-		if n, err := f.Write(chunk); err != nil && n == 0 {
-			chunk = chunk[:len(chunk)/2]
-		}
-	}
-	return func() {
-		if err := os.Remove(name); err != nil {
-			t.Error(err)
-		}
-	}
 }
 
 // keys is a directory with a certificate and its key.

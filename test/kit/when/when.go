@@ -1,6 +1,7 @@
 package when
 
 import (
+	"os"
 	"testing"
 	"time"
 
@@ -34,6 +35,16 @@ func Unraced(t testing.TB, reason string) {
 	if RaceEnabled && !FullSize {
 		t.Skip(reason + ": runs without -race")
 	}
+}
+
+// Lacking skips a test for want of what the machine does not have, such as a program or a right, and fails it where the variable CI is set: there all that tests need is
+// to be had. What says what is missing.
+func Lacking(t testing.TB, what string) {
+	t.Helper()
+	if os.Getenv("CI") != "" {
+		t.Fatal("NOT TESTED: " + what)
+	}
+	t.Skip("NOT TESTED: " + what)
 }
 
 // Within fails the test if something took longer than limit. It measures only with the tag "full": how long something takes on a busy machine says
