@@ -129,10 +129,10 @@ type SharedLimits struct {
 	// MaxMemory is how many bytes of memory the process may use. A quarter of what that leaves beside
 	// 64 MiB, and at least an eighth of it all, is for what clients have the process hold: requests on
 	// their way and in flight, responses and events that they have not read, and calls that wait for
-	// their answers. A principal may hold twice what is left of that beside it. Requests beyond it are refused with 429 or 503 before their
-	// body is read, and event streams are cut, to be resumed. 0 means what the process's
-	// cgroup or the machine has, or up to a third more than GOMEMLIMIT. MaxMemory does not set
-	// GOMEMLIMIT; the command does.
+	// their answers. A principal may hold twice what is left of that beside it. Requests beyond it are
+	// refused with 429 or 503 before their body is read, and event streams are cut, to be resumed. 0
+	// means what the process's cgroup or the machine has, or up to a third more than GOMEMLIMIT.
+	// MaxMemory does not set GOMEMLIMIT; the command does.
 	MaxMemory int64
 	// PrincipalRate and PrincipalBurst are Limits.CallRate and CallBurst for all sessions
 	// of a principal together, and for its GETs: each costs 1, and one that resumes a stream 1 more
