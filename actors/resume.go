@@ -692,7 +692,7 @@ func (h *heldResume) findSession(in *Input) *sessionActor {
 		s, err := h.n.sessions.lookUp(h.svc, in)
 		switch {
 		case err == nil || !h.worthRetry(err):
-			return h.n.sessions.checkFound(in, nil, s, err)
+			return h.n.sessions.useFound(in, nil, s, err)
 		case !h.chargeResume(in) || !h.waitForRetry():
 			return nil
 		}

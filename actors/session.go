@@ -584,7 +584,6 @@ func (s sessionCalls) beginRequest(r *requestActor, w way, m *codec.Message, bod
 // enterAdmitted enters an admitted request in the session. On an error it frees the actor; the
 // caller passes the error to refuseInSession.
 func (s sessionCalls) enterAdmitted(r *requestActor) error {
-	s.home.keepAlive()
 	err := r.enterTable(s.svc.Limits.PerSession)
 	if err != nil {
 		r.cancel(err)

@@ -66,7 +66,16 @@ func maxLookups(calls int) int {
 // request, else nil.
 func (d *sessions) findSession(svc *Service, in *Input, id []byte) *sessionActor {
 	s, err := d.lookUp(svc, in)
-	if s = d.checkFound(in, id, s, err); s != nil && s.view.Load().rec.Fresh && !(storedHome{s}).noteFirstMessage(in) {
+	return d.useFound(in, id, s, err)
+}
+
+// useFound is checkFound for whoever uses the session: it does not expire for its time without use.
+func (d *sessions) useFound(in *Input, id []byte, s *sessionActor, err error) *sessionActor {
+	switch s = d.checkFound(in, id, s, err); {
+	case s == nil:
+	case !s.view.Load().rec.Fresh:
+		s.home.keepAlive()
+	case !(storedHome{s}).noteFirstMessage(in):
 		unknownSession(in.Conn, id)
 		return nil
 	}
