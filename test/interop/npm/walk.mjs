@@ -16,11 +16,14 @@ const way = { name: `${transport} ${revision}`, sdk, server, transport, revision
 const capabilities = { sampling: {}, elicitation: { form: {}, url: {} }, ...(walk.roots && { roots: { listChanged: true } }) }
 
 const asked = []
+const ids = new Set() // of the questions so far
 let answer
 
-// user answers what the client is asked.
-function user(method, params, accept) {
-  asked.push({ method, params })
+// user answers what the client is asked. A release before 2.0 takes up the stream of a response that is an error, a second later, and one server of npm then
+// sends all that it has sent meanwhile, on any stream, once more: without troupe such a question counts once.
+function user(method, params, { requestId }, accept) {
+  if (hosted || requestId === undefined || !ids.has(requestId)) asked.push({ method, params })
+  ids.add(requestId)
   const { action, content } = answer ?? { action: 'accept', content: { name: 'Ada' } }
   if (action === 'refuse') throw new (sdk.types.McpError ?? Error)(-31999, 'the user has left')
   return accept(action, content)
@@ -30,8 +33,8 @@ async function connect() {
   const client = way.modern ? { versionNegotiation: { mode: 'auto', probe: { timeoutMs: patience } } } : {}
   const session = await open(way, { capabilities, client, connect: { timeout: patience } })
   session.roots = [...walk.roots ?? []]
-  session.elicit = (params) => user('elicitation/create', params, (action, content) => ({ action, ...(params.mode !== 'url' && content && { content }) }))
-  session.sample = (params) => user('sampling/createMessage', params, () => ({ role: 'assistant', model: 'parrot', content: [params.messages[0].content].flat()[0] }))
+  session.elicit = (params, extra) => user('elicitation/create', params, extra, (action, content) => ({ action, ...(params.mode !== 'url' && content && { content }) }))
+  session.sample = (params, extra) => user('sampling/createMessage', params, extra, () => ({ role: 'assistant', model: 'parrot', content: [params.messages[0].content].flat()[0] }))
   return session
 }
 
