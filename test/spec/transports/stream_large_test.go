@@ -27,9 +27,13 @@ func TestLargeMessages(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, %d of %d", revision, row.n, row.bytes), func(t *testing.T) {
 				kit.Bubble(t, func(t *testing.T) {
 					h := host.New(t, troupe.Options{}, nil)
-					sent := make(chan bool)
+					begun, sent := make(chan bool), make(chan bool)
 					h.AddTool("big", 0, func(ctx context.Context, call *troupe.Call) (string, error) {
 						defer close(sent)
+						if err := call.Log(ctx, mcp.LevelError, "", "x"); err != nil { // with which the response begins
+							return "", err
+						}
+						<-begun
 						for range row.n {
 							if err := call.Log(ctx, mcp.LevelError, "", strings.Repeat("y", row.bytes)); err != nil {
 								return "", err
@@ -44,6 +48,7 @@ func TestLargeMessages(t *testing.T) {
 					} else {
 						a = h.Unchecked().InitializeAs(revision, `{}`).Post(host.Call("1", "big", `{}`))
 					}
+					close(begun) // a response that is cut off before that has no head
 					<-sent
 					synctest.Wait()
 					events := a.All()
