@@ -27,7 +27,7 @@ type fate uint8
 const (
 	fateBegins      fate = iota // an attempt begins
 	fateResumes                 // it is that of the attempt which is here: its handler goes on, or has run all the time
-	fateRunsHere                // the task runs here, by other work
+	fateRunsHere                // the task runs here, by other work, or its outcome is being stored
 	fateOver                    // there is nothing to run: the task has ended, or has just been taken over
 	fateEarly                   // the record does not say that there is anything to run
 	fateStale                   // it was not kept: another worker has it by now

@@ -256,6 +256,34 @@ func TestAnOutageEndsNoTask(t *testing.T) {
 	}
 }
 
+// TestOutcomeThatIsStoredLate: the store does not take the outcome of a task for a while, and the task's work, of which the servers have heard
+// nothing, is given to the same process again meanwhile. The task has that outcome, and runs once.
+func TestOutcomeThatIsStoredLate(t *testing.T) {
+	t.Parallel()
+	for _, safe := range []bool{false, true} {
+		bubble(t, 8, func(t *testing.T, h *house) {
+			h.close()
+			h.safe.Store(safe)
+			h.handle(func(context.Context, *worker.Attempt) worker.Result {
+				time.Sleep(time.Second)
+				return done(`"late"`)
+			})
+			stored, back := nodestore.NewTasks(h.node), time.Now().Add(40*time.Second)
+			away := &faulty{Store: stored, update: func(ctx context.Context, key string, data []byte, rev uint64, ttl time.Duration) (uint64, error) {
+				if time.Now().Before(back) && bytes.Contains(data, []byte("late")) {
+					return 0, store.ErrUnavailable
+				}
+				return stored.Update(ctx, key, data, rev, ttl)
+			}}
+			h.Pool = worker.NewPool(worker.Config{Store: mute{&fleet{Store: away}}, Node: "a", Boot: "a", Running: 8, Shared: true})
+			h.Mount(h.service())
+			if r := h.ended(h.create(`{}`)); r.Outcome.Kind != task.Done || len(r.Runs) != 1 {
+				t.Errorf("safe %v: it ended as %s: %+v", safe, r.Outcome.Kind, r.Runs)
+			}
+		})
+	}
+}
+
 // unsure is a process that does not have the lease of its node for certain.
 type unsure struct {
 	worker.Store

@@ -272,15 +272,18 @@ func (t *taskActor) matchWork(m *matching) fate {
 	if a == nil {
 		return fateBegins
 	}
-	there := !a.returned.Load() && a.ctx.Err() == nil
+	there, returned := a.ctx.Err() == nil, a.returned.Load()
 	switch {
 	case a.left.Load():
 		return fateBegins
-	case m.r.State == task.Queued && there && a.isParked():
+	case m.r.State == task.Queued && there && !returned && a.isParked():
 		return fateResumes
 	case t.p.Shared && m.r.State == task.Running && m.r.Boot == t.p.Boot && m.r.Work != m.w.Seq():
 		return fateRunsHere
 	case m.r.State == task.Running && there && a.known.Load().epoch == m.r.Epoch:
+		if returned { // its outcome is on its way to the store
+			return fateRunsHere
+		}
 		// It was given out again although it runs here.
 		a.work = m.w
 		m.w.freePlace() // the attempt has its own place
