@@ -9,7 +9,7 @@ var sessions = []mutation{
 		`case $namesSession($x, $r) && $ofSessions($requested) != 0«»: $x.$Version = $ofSessions($requested).String()`,
 		`&& false`},
 	{"a session outlives the process once a request of it has its response", "actors", "", "TestFresh",
-		`if $s = $d.$found($in, $id, $s, $err); $s != nil && $s.$view.Load().$rec.$Fresh && «»!($home{$s}).$heard($in) {`,
+		`switch $s = $d.$found($in, $id, $s, $err); { case $s == nil: case !$s.$view.Load().$rec.$Fresh: $s.$home.$keep() case «»!($stored{$s}).$heard($in):`,
 		`$id == nil && `},
 	{"a session that is used lasts for days, not minutes", "actors/internal/session", "", "",
 		`($first bool) { $first«, $r.$Fresh = $r.$Fresh, false» return $first }`,
