@@ -293,7 +293,7 @@ func drainLong(t *testing.T, w *world) (mend func()) {
 	}
 }
 
-// slowAppends has the NATS servers stand still for most of the time.
+// slowAppends has the NATS servers stand still for most of the time. In between they have the time to catch up with one another, or replicas would be missing.
 func slowAppends(t *testing.T, w *world) (mend func()) {
 	c := (&caller{to: w.a}).started(t)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -303,9 +303,9 @@ func slowAppends(t *testing.T, w *world) (mend func()) {
 		t.Fatal(err)
 	}
 	go events(resp, func(string, string) bool { return true })
-	stop := repeatedly(50*time.Millisecond, func(ctx context.Context, _ int) {
+	stop := repeatedly(200*time.Millisecond, func(ctx context.Context, _ int) {
 		w.natsSignal(t, syscall.SIGSTOP)
-		ago(ctx, 700*time.Millisecond)
+		ago(ctx, 500*time.Millisecond)
 		w.natsSignal(t, syscall.SIGCONT)
 	})
 	return func() {
