@@ -8,11 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/troupe-run/troupe/auth"
-	"github.com/troupe-run/troupe/internal/scope"
 	"github.com/troupe-run/troupe/internal/store"
 )
 
@@ -182,32 +179,6 @@ func newSecret() (key string, d auth.KeyDigest, err error) {
 	}
 	d, _ = auth.DigestAPIKey(key)
 	return key, d, nil
-}
-
-// check refuses what cannot be a key.
-func (r *record) check(now time.Time) error {
-	bad := func(format string, args ...any) error {
-		return fmt.Errorf("%w: "+format, append([]any{ErrBad}, args...)...)
-	}
-	switch n := utf8.RuneCountInString(r.Name); {
-	case n == 0 || n > maxName || strings.TrimSpace(r.Name) != r.Name || strings.ContainsFunc(r.Name, func(c rune) bool { return !unicode.IsGraphic(c) || c == utf8.RuneError }):
-		return bad("its name is %.80q: want 1 to %d printable characters without space around them", r.Name, maxName)
-	case !r.Expires.IsZero() && !now.Before(r.Expires):
-		return bad("it would have ended at %s", r.Expires.Format(time.RFC3339))
-	case len(r.Scopes) > maxList || len(r.Servers) > maxList:
-		return bad("it has %d scopes and %d servers: want at most %d", len(r.Scopes), len(r.Servers), maxList)
-	}
-	for _, one := range r.Scopes {
-		if len(one) > maxText || !scope.Valid(one) {
-			return bad("%.80q is no scope (RFC 6749, 3.3)", one)
-		}
-	}
-	for _, server := range r.Servers {
-		if server == "" || len(server) > maxText {
-			return bad("%.80q is no server: name it by its id or its path", server)
-		}
-	}
-	return nil
 }
 
 // admit refuses a key for which there is no room, and one of a name that another has.

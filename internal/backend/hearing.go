@@ -117,9 +117,6 @@ func (f *followed) take(declared mcp.SubscriptionFilter, resources bool) (filter
 	return mcp.Raw(declared), uris, waits
 }
 
-// isModern reports whether the instance, which is open, is of the newer era.
-func (in *instance) isModern() bool { return in.conn.Settled().Revision.Stateless() }
-
 // follow has an instance of the newer era say when a resource changes. It returns when the instance knows.
 func (in hearing) follow(ctx context.Context, uri string) (upstream.Response, error) {
 	change := in.followed.add(uri)

@@ -401,3 +401,6 @@ func (in *instance) failed(ctx context.Context, err error) error {
 	}
 	return failed(in.of.Name, &of)
 }
+
+// isModern reports whether the instance, which is open, is of the newer era.
+func (in *instance) isModern() bool { return in.conn.Settled().Revision.Stateless() }

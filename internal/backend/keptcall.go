@@ -1,8 +1,6 @@
 package backend
 
 import (
-	"encoding/json"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -58,12 +56,6 @@ type rememberedQuestion struct {
 	Params []byte `json:"params,omitempty"` // as the backend wrote them
 	Call   string `json:"call,omitempty"`
 }
-
-// An estate is what an instance would leave to the next process, as far as its keeper remembers it, or for a session at a URL the store.
-type estate struct{ *instance }
-
-// has reports whether there is one.
-func (in estate) has() bool { return in.memory() != nil }
 
 // keepCall returns what the keeper is to know of a call, nil if that is nothing.
 func (in estate) keepCall(q *Request, asks bool) *keptCall {
@@ -190,37 +182,4 @@ func (in estate) keepQuestion(e *upstream.Event, call string) {
 
 func (in estate) forgetQuestion(id []byte) {
 	in.remember(askPrefix+string(id), nil)
-}
-
-// A memory has texts by their names, for the next process.
-type memory interface {
-	// Remember puts a text in the place of the one with its name, nil for none.
-	Remember(name string, text []byte) error
-}
-
-// memory returns what remembers what the instance leaves, nil if nothing does.
-func (in estate) memory() memory {
-	if p := in.proc.Load(); p != nil {
-		return p
-	}
-	if x := in.place.stores.Load(); x != nil {
-		return x
-	}
-	return nil
-}
-
-// remember has a value remembered by a name, or forgotten if it is nil. What is too large, or too much, is lost with this process.
-func (in estate) remember(name string, value any) {
-	to := in.memory()
-	if to == nil {
-		return
-	}
-	var text []byte
-	if value != nil {
-		text, _ = json.Marshal(value) // of texts, numbers and bytes
-	}
-	if err := to.Remember(name, text); err != nil && text != nil {
-		kind, _, _ := strings.Cut(name, " ")
-		in.b.c.Log.Debug("what an instance of a backend has would be lost with this process", "backend", in.of.Name, "what", kind, "error", err)
-	}
 }

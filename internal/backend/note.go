@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,6 +16,15 @@ import (
 	"github.com/troupe-run/troupe/internal/keeper"
 	"github.com/troupe-run/troupe/internal/upstream"
 )
+
+// A memory has texts by their names, for the next process.
+type memory interface {
+	// Remember puts a text in the place of the one with its name, nil for none.
+	Remember(name string, text []byte) error
+}
+
+// An estate is what an instance would leave to the next process, as far as its keeper remembers it, or for a session at a URL the store.
+type estate struct{ *instance }
 
 // A note is what the keeper has of an instance from its start on, for the next process.
 type note struct {
@@ -109,6 +119,36 @@ func (in estate) settlePlace(ctx context.Context) {
 	if x := in.place.stores.Load(); x != nil && in.conn.Session() == "" {
 		in.place.stores.Store(nil)
 		x.settle(ctx)
+	}
+}
+
+// has reports whether there is one.
+func (in estate) has() bool { return in.memory() != nil }
+
+// memory returns what remembers what the instance leaves, nil if nothing does.
+func (in estate) memory() memory {
+	if p := in.proc.Load(); p != nil {
+		return p
+	}
+	if x := in.place.stores.Load(); x != nil {
+		return x
+	}
+	return nil
+}
+
+// remember has a value remembered by a name, or forgotten if it is nil. What is too large, or too much, is lost with this process.
+func (in estate) remember(name string, value any) {
+	to := in.memory()
+	if to == nil {
+		return
+	}
+	var text []byte
+	if value != nil {
+		text, _ = json.Marshal(value) // of texts, numbers and bytes
+	}
+	if err := to.Remember(name, text); err != nil && text != nil {
+		kind, _, _ := strings.Cut(name, " ")
+		in.b.c.Log.Debug("what an instance of a backend has would be lost with this process", "backend", in.of.Name, "what", kind, "error", err)
 	}
 }
 

@@ -2,8 +2,6 @@ package hostfile
 
 import (
 	"errors"
-	"slices"
-	"strings"
 )
 
 // clientKeys are the keys of servers in the files of clients, all clients together: none of them gives a key a meaning
@@ -69,95 +67,4 @@ func ignored(why string) func(r *reading, n *node, at string) {
 			r.note(n.line, at, why)
 		}
 	}
-}
-
-func (r *reading) readCommand(n *node, at string) {
-	name, ok := r.expanded(n, at, false)
-	if ok && name == "" && !r.strict {
-		return // as some clients write for a URL
-	}
-	r.command = true
-	r.name, r.b.shown.command = name, n.text
-	if ok && name == "" {
-		r.fault(n.line, at, errors.New("the command has no name"))
-	}
-	if !r.strict && r.lines["args"] == 0 && strings.Contains(strings.TrimSpace(n.text), " ") && !strings.ContainsAny(n.text, `/\`) {
-		r.note(n.line, at, "this is the name of one program, with its spaces: arguments belong into args")
-	}
-}
-
-func (r *reading) readArgs(n *node, at string) {
-	if n.kind == null && !r.strict {
-		return
-	}
-	r.args = r.expandedTexts(n, at)
-	for _, v := range n.items {
-		r.b.shown.args = append(r.b.shown.args, v.text)
-	}
-	r.secrets = append(r.secrets, secretArguments(r.args)...)
-}
-
-func (r *reading) readEnv(n *node, at string) { r.b.Options.Env = r.secretMap(n, at) }
-
-func (r *reading) readDir(n *node, at string) {
-	if dir, ok := r.expanded(n, at, false); ok && dir != "" {
-		r.b.Options.Dir, r.b.shown.dir = r.x.path(dir), n.text
-	}
-}
-
-func (r *reading) readKind(n *node, _ string) { r.kind = n }
-
-// readURL reads a URL. Of url and httpUrl, which Gemini has for HTTP+SSE and Streamable HTTP, the latter counts.
-func (r *reading) readURL(key string, n *node, at string) {
-	url, ok := r.expanded(n, at, false)
-	switch {
-	case !ok, url == "" && !r.strict: // as some clients write for a command
-		return
-	case url == "":
-		r.fault(n.line, at, errors.New("the URL is empty"))
-		return
-	}
-	u := entry{name: key, line: n.line, value: &node{text: url}}
-	if len(r.urls) > 0 {
-		if other := r.urls[0].name; key == "serverUrl" || other == "serverUrl" {
-			r.fault(n.line, at, errors.New("there is "+other+", too: set one of them"))
-			return
-		}
-		if key != "httpUrl" {
-			return
-		}
-	}
-	r.urls, r.b.shown.url = []entry{u}, n.text
-	r.secrets = append(r.secrets, secretParts(url)...)
-}
-
-func (r *reading) readHeaders(n *node, at string) {
-	r.b.Options.Headers = r.secretMap(n, at)
-	for _, value := range r.b.Options.Headers {
-		if _, credential, ok := strings.Cut(value, " "); ok { // behind a scheme, such as Bearer
-			r.secrets = append(r.secrets, credential)
-		}
-	}
-}
-
-func (r *reading) allowTools(n *node, at string) {
-	r.b.Options.Tools.Allow = append(r.b.Options.Tools.Allow, r.toolNames(n, at)...)
-	if all := r.b.Options.Tools.Allow; n.kind == list && len(all) == 0 {
-		r.b.Options.Tools.Deny = append(r.b.Options.Tools.Deny, "*") // a list of none allows none
-	} else if slices.Contains(all, "*") {
-		r.b.Options.Tools.Allow = nil
-	}
-}
-
-func (r *reading) denyTools(n *node, at string) {
-	r.b.Options.Tools.Deny = append(r.b.Options.Tools.Deny, r.toolNames(n, at)...)
-}
-
-// toolNames reads names of tools. Gemini allows arguments behind a name, in brackets, which it checks by itself.
-func (r *reading) toolNames(n *node, at string) (names []string) {
-	for _, name := range r.texts(n, at) {
-		name, _, _ = strings.Cut(name, "(")
-		names = append(names, name)
-	}
-	return names
 }

@@ -223,11 +223,3 @@ func unreadable(err error) error {
 	}
 	return fmt.Errorf("cannot be read: %w", err)
 }
-
-// showPath is a path for an error: where it has references it is shown with them, since what comes out may be secret.
-func (s Source) showPath(named string) string {
-	if strings.Contains(named, "${") {
-		return named
-	}
-	return s.path(named)
-}

@@ -126,14 +126,6 @@ func Read(data []byte, from Source) (*File, error) {
 	return f, nil
 }
 
-// findIn is find for a node that may not be there.
-func (n *node) findIn(name string) *node {
-	if n == nil {
-		return nil
-	}
-	return n.find(name)
-}
-
 // serverKeys are the keys under which files have their servers.
 var serverKeys = []string{"mcpServers", "servers"}
 

@@ -3,7 +3,6 @@ package hostfile
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -33,19 +32,4 @@ func cleanName(called string) string {
 		return "backend_" + hash
 	}
 	return name[:min(len(name), mostName-1-len(hash))] + "_" + hash
-}
-
-// readName takes the key of a backend as its name.
-func (r *reading) readName(e entry) {
-	switch {
-	case goodName.MatchString(e.name):
-	case r.strict:
-		r.fault(e.line, r.at, errNoName)
-		r.b.Name, r.b.As = cleanName(e.name), e.name
-	case e.name == "":
-		r.fault(e.line, r.at, errors.New("a server has no name"))
-	default:
-		r.b.Name, r.b.As = cleanName(e.name), e.name
-		r.note(e.line, r.at, "it is called "+r.b.Name+" here: names have A-Z a-z 0-9 _ - alone")
-	}
 }

@@ -79,3 +79,11 @@ func (s Source) path(p string) string {
 	}
 	return filepath.Join(s.folder(), p)
 }
+
+// showPath is a path for an error: where it has references it is shown with them, since what comes out may be secret.
+func (s Source) showPath(named string) string {
+	if strings.Contains(named, "${") {
+		return named
+	}
+	return s.path(named)
+}

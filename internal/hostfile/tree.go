@@ -58,6 +58,14 @@ func (n *node) find(name string) *node {
 	return nil
 }
 
+// findIn is find for a node that may not be there.
+func (n *node) findIn(name string) *node {
+	if n == nil {
+		return nil
+	}
+	return n.find(name)
+}
+
 // below is the place of a key in the mapping at a place.
 func below(at, name string) string {
 	if at == "" {

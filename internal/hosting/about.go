@@ -1,8 +1,6 @@
 package hosting
 
 import (
-	"maps"
-
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/backend/listing"
 	"github.com/troupe-run/troupe/mcp"
@@ -61,32 +59,4 @@ func (a *About) Whole(extension string) *Item {
 		return nil
 	}
 	return &Item{&listing.Item{Backend: a.of.Name}, listing.Resources, a.of, a.in}
-}
-
-// capabilities are those of a backend that its clients may use here. Changes of lists are told in any case, and log messages may
-// come from us.
-func (r *reading) capabilities() (c mcp.ServerCapabilities) {
-	if codec.Unmarshal(r.settled.Capabilities, &c) != nil {
-		c = mcp.ServerCapabilities{}
-	}
-	c.Tasks, c.Logging = nil, mcp.Declared()
-	if r.supports {
-		c.Tasks = new(mcp.ServerTasksCapability) // the tasks are the server's, which says what it does with them
-	}
-	if c.Extensions = maps.Clone(c.Extensions); c.Extensions == nil {
-		c.Extensions = make(map[string]mcp.Object)
-	}
-	if delete(c.Extensions, mcp.ExtensionTasks); r.supports || len(r.safe) > 0 {
-		c.Extensions[mcp.ExtensionTasks] = nil
-	}
-	if c.Tools != nil {
-		c.Tools = &mcp.ListChanged{ListChanged: true}
-	}
-	if c.Prompts != nil {
-		c.Prompts = &mcp.ListChanged{ListChanged: true}
-	}
-	if c.Resources != nil {
-		c.Resources = &mcp.ResourcesCapability{ListChanged: true, Subscribe: c.Resources.Subscribe}
-	}
-	return c
 }

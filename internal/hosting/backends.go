@@ -54,6 +54,26 @@ type Said struct {
 	Question Question // nil for a notification
 }
 
+// answer gives a question its answer, whether or not its call goes on.
+func (s Said) answer(result []byte) error {
+	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
+	defer cancel()
+	return s.Question.Answer(ctx, result)
+}
+
+// leaveOpen gives back a question to whose answer the call does not wait any more: it is put to a later call, or refused.
+func (s Said) leaveOpen(refusal *mcp.Error) {
+	if !s.Question.PutOff() {
+		_ = s.refuse(refusal)
+	}
+}
+
+func (s Said) refuse(refusal *mcp.Error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
+	defer cancel()
+	return s.Question.Refuse(ctx, refusal)
+}
+
 // A Question waits for one answer. After an error the backend does not wait for it any more.
 type Question interface {
 	Answer(ctx context.Context, result []byte) error

@@ -9,11 +9,9 @@ import (
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/host"
 	"github.com/troupe-run/troupe/internal/backend"
 	"github.com/troupe-run/troupe/internal/backend/listing"
 	"github.com/troupe-run/troupe/internal/limits"
-	"github.com/troupe-run/troupe/internal/toolschema"
 	"github.com/troupe-run/troupe/internal/upstream"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -161,22 +159,6 @@ func failed(ctx context.Context, err error) error {
 	return err
 }
 
-// listed is the item if its backend lists it, nil if nothing is known of it.
-func (i *Item) listed() *listing.Item {
-	if i.Raw == nil {
-		return nil
-	}
-	return i.Item
-}
-
-// revision is that of the backend, 0 if it is not known.
-func (i *Item) revision() mcp.Revision {
-	if i.in == nil {
-		return 0
-	}
-	return i.in.settled.Revision
-}
-
 // paramsOf returns the params for the backend: those of the client, with the name by which the backend knows the item, and without
 // what is between the client and us.
 func paramsOf(q *Request) []byte {
@@ -216,26 +198,4 @@ func headerOf(q *Request) http.Header {
 		}
 	}
 	return out
-}
-
-// CheckHeaders compares the headers of a call of a tool with the arguments that they repeat, as [toolschema.Headers.Check] does. A tool whose annotations break the rules has none: over
-// HTTP a backend of 2026-07-28 has no such tool, and to others the annotations mean nothing.
-func (i *Item) CheckHeaders(sent http.Header, arguments []byte) error {
-	if i.listed() == nil {
-		return nil
-	}
-	params, err := upstream.Params(codec.Field(i.Raw, "inputSchema"))
-	if err != nil || params == nil {
-		return nil
-	}
-	var headers toolschema.Headers
-	for _, p := range params {
-		headers = headers.With(p.Header, p.Path)
-	}
-	return headers.Check(sent, arguments)
-}
-
-// asks reports whether the client of the caller may be asked for anything, by a backend with these options.
-func (c *Caller) asks(o *host.Options) bool {
-	return c.Declared.Has(mcp.CapClientElicitation) || c.Declared.Has(mcp.CapClientSampling) || o.Roots.Forward && c.Declared.Has(mcp.CapClientRoots)
 }

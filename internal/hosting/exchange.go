@@ -366,22 +366,9 @@ func (x *exchange) put(ctx context.Context, round []*pending) {
 	}
 }
 
-// answer gives a question its answer, whether or not its call goes on.
-func (s Said) answer(result []byte) error {
-	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
-	defer cancel()
-	return s.Question.Answer(ctx, result)
-}
-
-// leaveOpen gives back a question to whose answer the call does not wait any more: it is put to a later call, or refused.
-func (s Said) leaveOpen(refusal *mcp.Error) {
-	if !s.Question.PutOff() {
-		_ = s.refuse(refusal)
+// say passes on what a backend says of its task to people.
+func (x *exchange) say(task []byte) {
+	if text, _ := codec.Str(codec.Field(task, "statusMessage")); text != "" && x.Task != nil {
+		x.Task.Say(x.ctx, text)
 	}
-}
-
-func (s Said) refuse(refusal *mcp.Error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
-	defer cancel()
-	return s.Question.Refuse(ctx, refusal)
 }

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/host"
 	"github.com/troupe-run/troupe/internal/backend"
 	"github.com/troupe-run/troupe/internal/upstream"
@@ -167,11 +166,6 @@ func (f *Follower) ask(ctx context.Context, key, method, uri string) error {
 		return errorOf(&r)
 	}
 	return nil
-}
-
-// tellsUpdates reports whether the backend of an item says when resources change, as far as is known.
-func (i *Item) tellsUpdates() bool {
-	return i.in == nil || codec.Optional(codec.Optional(i.in.settled.Capabilities, "resources"), "subscribe") != nil
 }
 
 // Subscribe has the backend of a resource say to a session when it changes, or no longer. The error is an *[mcp.Error] of the client's, or

@@ -79,15 +79,6 @@ func (x *exchange) isLiteral(ctx context.Context, key, question string) bool {
 	return first == question
 }
 
-// roots is the answer to a question for roots that the client does not get.
-func (m *mounted) roots() []byte {
-	list := m.Options.Roots.List
-	if list == nil {
-		list = []mcp.Root{}
-	}
-	return mcp.Raw(mcp.ListRootsResult{Roots: list})
-}
-
 func sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

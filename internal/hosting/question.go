@@ -46,32 +46,6 @@ func keyOf(method string, params []byte) string {
 	return word + "-" + hex.EncodeToString(h.Sum(nil)[:12])
 }
 
-// lacks returns why the client of the caller cannot be asked: it does not know the method, or has not declared what the params need.
-func (c *Caller) lacks(method string, params []byte) *mcp.Error {
-	needs, more := mcp.CapNone, mcp.CapNone
-	switch method {
-	case mcp.MethodRootsList:
-		needs = mcp.CapClientRoots
-	case mcp.MethodSamplingCreateMessage:
-		needs = mcp.CapClientSampling
-		if codec.Optional(params, "tools") != nil || codec.Optional(params, "toolChoice") != nil {
-			more = mcp.CapClientSamplingTools
-		}
-	case mcp.MethodElicitationCreate:
-		needs, more = mcp.CapClientElicitation, mcp.CapClientElicitationForm
-		if isURL(params) {
-			more = mcp.CapClientElicitationURL
-		}
-	}
-	switch {
-	case needs == mcp.CapNone, !c.Declared.Has(needs):
-		return mcp.Errorf(mcp.CodeMethodNotFound, "the client does not support %s", protocol.Shown(method))
-	case !c.Declared.Has(more):
-		return mcp.Errorf(mcp.CodeInvalidParams, "the client has not declared %s", more)
-	}
-	return nil
-}
-
 // projectQuestion returns the params of a question for a client of the revision. They keep their bytes, unless the revision lacks something
 // that they have. Since 2026-07-28 a question is no request, and has neither `_meta` nor the id of an elicitation. Nobody is asked to
 // make a task of it: nothing here would follow that.

@@ -3,7 +3,6 @@ package hosting
 import (
 	"context"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -11,7 +10,6 @@ import (
 	"github.com/troupe-run/troupe/internal/backend"
 	"github.com/troupe-run/troupe/internal/backend/listing"
 	"github.com/troupe-run/troupe/internal/backend/naming"
-	"github.com/troupe-run/troupe/mcp"
 )
 
 // A Backend is a server of others that a mounted server offers.
@@ -22,35 +20,6 @@ type Backend struct {
 	URL     bool         // it is reached over HTTP
 	Kept    bool         // its instances, and the calls that they work at, outlive this process
 	Options host.Options // with their defaults
-}
-
-// A Caller is whose call it is, or for whom something is listed.
-type Caller struct {
-	backend.Caller
-	Revision mcp.Revision
-	Declared mcp.ClientCapabilities // those that count in the revision
-}
-
-// Told is what backends are told of what a client declares, as raw JSON: what they may ask for, and nothing else that the client has written there. It decides who
-// can share an instance, and clients must not make kinds of them without end.
-func Told(c *mcp.ClientCapabilities) []byte {
-	var told mcp.ClientCapabilities
-	if e := c.Elicitation; e != nil {
-		told.Elicitation = &mcp.ElicitationCapability{Form: emptied(e.Form), URL: emptied(e.URL)}
-	}
-	if s := c.Sampling; s != nil {
-		told.Sampling = &mcp.SamplingCapability{Context: emptied(s.Context), Tools: emptied(s.Tools)}
-	}
-	told.Roots = c.Roots
-	return mcp.Raw(told)
-}
-
-// emptied is an empty object for any.
-func emptied(o *mcp.Object) *mcp.Object {
-	if o == nil {
-		return nil
-	}
-	return mcp.Declared()
 }
 
 // Server is a mounted server as far as others serve for it. Make it with New.
@@ -87,19 +56,6 @@ func (s *Server) Configure(all []Backend) {
 		next[i] = m
 	}
 	s.now.Store(&next)
-}
-
-// mounted is a backend of a Server.
-type mounted struct {
-	Backend
-	log    *slog.Logger
-	prefix string
-	filter naming.Filter
-	known  readCatalogues
-	quiet  atomic.Int64 // until when nobody waits for it to say what it lists: it has not lately. Unix nanoseconds
-
-	mu       sync.Mutex    // guards learning
-	learning chan struct{} // closed when it has said what it lists, or has failed to; nil if nobody waits
 }
 
 // quietTime is for how long nobody waits for a backend that was not there in time.
@@ -148,35 +104,6 @@ func Begin(s *Server) {
 	}
 }
 
-// learn has the backend say what it lists, once for all who ask at the same time. It goes on when those who ask have given up.
-func (m *mounted) learn(b Backends, c *Caller, wait time.Duration) <-chan struct{} {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.learning != nil {
-		return m.learning
-	}
-	known := make(chan struct{})
-	m.learning = known
-	caller := c.Caller
-	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), max(m.Options.Pool.StartTimeout, wait))
-		defer cancel()
-		has, err := b.Learn(ctx, m.Key, caller)
-		if err != nil {
-			m.log.Debug("a backend does not say what it lists", "backend", m.Key, "error", err)
-			m.quiet.Store(time.Now().Add(wait).UnixNano())
-		} else {
-			n := func(of listing.Of) int { return len(has.Items[of]) }
-			m.log.Info("a backend has said what it lists", "backend", m.Key, "tools", n(listing.Tools), "prompts", n(listing.Prompts), "resources", n(listing.Resources))
-		}
-		m.mu.Lock()
-		m.learning = nil
-		m.mu.Unlock()
-		close(known)
-	}()
-	return known
-}
-
 // Mounted returns the name of the backend that Backends know by a key.
 func (s *Server) Mounted(key string) (Backend, bool) {
 	for _, m := range *s.now.Load() {
@@ -185,4 +112,164 @@ func (s *Server) Mounted(key string) (Backend, bool) {
 		}
 	}
 	return Backend{}, false
+}
+
+// Find finds an item by the name by which clients know it, or the resource that a template stands for, among what is known to be
+// listed for a caller. Of several backends that have it the first counts.
+func (s *Server) Find(c *Caller, of listing.Of, name string) (*Item, bool) {
+	for _, m := range *s.now.Load() {
+		if !m.mayHave(of, name) {
+			continue
+		}
+		r := s.reading(m, c)
+		if r == nil {
+			continue
+		}
+		if item, ok := r.lists[of].Find(name); ok {
+			return &Item{item, of, m, r}, true
+		}
+	}
+	if of != listing.Resources {
+		return nil, false
+	}
+	for _, m := range *s.now.Load() {
+		r := s.reading(m, c)
+		if r == nil {
+			continue
+		}
+		for t := range r.templatesOf(name) {
+			return &Item{t, listing.Templates, m, r}, true
+		}
+	}
+	return nil, false
+}
+
+// Guess returns the item that a name stands for if a backend has it of which it is unknown what it lists for such a caller, or a resource
+// that its backend does not list. It returns nil where more than one backend could have it: nobody is asked for what may be another's.
+func (s *Server) Guess(c *Caller, of listing.Of, name string) (found *Item) {
+	for _, m := range *s.now.Load() {
+		own, r := name, s.reading(m, c)
+		switch of {
+		case listing.Tools, listing.Prompts:
+			if own, _ = naming.Item(m.prefix, name); r != nil && s.backends.Knows(m.Key, c.Caller) || own == "" || of == listing.Tools && !m.filter.Allows(own) {
+				continue
+			}
+		default:
+			if r != nil && !r.has("resources") {
+				continue
+			}
+		}
+		if found != nil {
+			return nil
+		}
+		found = &Item{&listing.Item{Backend: m.Name, Own: own, Name: name}, of, m, r}
+	}
+	return found
+}
+
+// Lists reports whether a backend is known to list an item of a name, for whomever, that sees is true of; nil is true of all.
+func (s *Server) Lists(of listing.Of, name string, sees func(*Item) bool) (known bool) {
+	s.eachKnown(of, name, func(m *mounted, item *listing.Item) bool {
+		known = sees == nil || sees(&Item{item, of, m, nil})
+		return !known
+	})
+	return known
+}
+
+// eachKnown calls f for each item that a backend is known to list under a name, for whomever, until it returns false.
+func (s *Server) eachKnown(of listing.Of, name string, f func(*mounted, *listing.Item) bool) {
+	for _, m := range *s.now.Load() {
+		if !m.mayHave(of, name) {
+			continue
+		}
+		goOn := true
+		m.each(func(r *reading) bool {
+			if item, ok := r.lists[of].Find(name); ok {
+				goOn = f(m, item)
+			}
+			return goOn
+		})
+		if !goOn {
+			return
+		}
+	}
+}
+
+// Safe reports whether a call of a tool may run once more when it is unknown what became of it: for nobody is it known to be a tool
+// that must not.
+func (s *Server) Safe(tool string) bool {
+	found, safe := false, true
+	s.eachKnown(listing.Tools, tool, func(m *mounted, item *listing.Item) bool {
+		found, safe = true, m.safe(item.Own, item)
+		return safe
+	})
+	if found {
+		return safe
+	}
+	for _, m := range *s.now.Load() {
+		if own, _ := naming.Item(m.prefix, tool); own != "" {
+			return m.safe(own, nil)
+		}
+	}
+	return false
+}
+
+// Insists reports whether the configuration itself says that a call of a tool may run once more.
+func (s *Server) Insists(tool string) bool {
+	for _, m := range *s.now.Load() {
+		own, may := naming.Item(m.prefix, tool)
+		if !may {
+			continue
+		}
+		if own == "" { // the name may have been cut
+			s.eachKnown(listing.Tools, tool, func(of *mounted, item *listing.Item) bool {
+				if of == m {
+					own = item.Own
+				}
+				return of != m
+			})
+		}
+		if own != "" && naming.Matches(m.Options.Rerun.Safe, own) && !naming.Matches(m.Options.Rerun.Never, own) {
+			return true
+		}
+	}
+	return false
+}
+
+// Resumes reports whether a call of a tool goes on when this process ends, so that a second run of it finds what the first one has begun.
+func (s *Server) Resumes(tool string) bool {
+	for _, m := range *s.now.Load() {
+		if m.Kept && m.mayHave(listing.Tools, tool) {
+			return true
+		}
+	}
+	return false
+}
+
+// OfSessions returns those of the server.
+func (s *Server) OfSessions() (all OfSessions) {
+	for _, m := range *s.now.Load() {
+		if m.ofSession() {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+// May reports whether a name may be that of a tool of a backend.
+func (s *Server) May(tool string) bool {
+	for _, m := range *s.now.Load() {
+		if m.mayHave(listing.Tools, tool) {
+			return true
+		}
+	}
+	return false
+}
+
+// PassedHeaders are the names of the headers that backends are passed.
+func PassedHeaders(s *Server) (names []string) {
+	for _, m := range *s.now.Load() {
+		names = append(names, m.Options.PassHeaders...)
+	}
+	return names
 }

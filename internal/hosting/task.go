@@ -166,13 +166,6 @@ func (t *backendTask) look(raw []byte) {
 	t.x.say(raw)
 }
 
-// say passes on what a backend says of its task to people.
-func (x *exchange) say(task []byte) {
-	if text, _ := codec.Str(codec.Field(task, "statusMessage")); text != "" && x.Task != nil {
-		x.Task.Say(x.ctx, text)
-	}
-}
-
 // follow waits for the end of the task, of which answer says that there is one. Whoever does not wait any more has it cancelled.
 func (t *backendTask) follow(ctx context.Context, answer upstream.Response) (upstream.Response, error) {
 	t.on.Task(t.id, upstream.Response{Kind: answer.Kind, Result: t.which()})

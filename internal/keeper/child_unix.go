@@ -262,3 +262,51 @@ func (c *child) readStderr() {
 		c.words.finish(time.Now(), c.holder != nil)
 	}
 }
+
+// badge has the next process of a keeper have a badge. Another program's limits are its own.
+func (c *child) badge() {
+	e := c.engine
+	if e.forest.keeper == 0 {
+		return
+	}
+	badge, err := newBadge()
+	if err != nil {
+		e.log.Warn("a descendant may be lost that leaves its parents, its session and its environment", "id", c.spec.ID, "why", err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	c.family.badge = badge
+}
+
+// offer says that the holder of a child may have something to be told: now, or when there is more. The caller holds e.mu.
+func (c *child) offer(now bool) {
+	if c.holder == nil {
+		return
+	}
+	c.enqueue()
+	if now {
+		c.holder.wire.now()
+	} else {
+		c.holder.wire.soon()
+	}
+}
+
+// enqueue has what a child has for its holder gathered the next time. The caller holds e.mu.
+func (c *child) enqueue() {
+	if c.holder != nil && !c.queued {
+		c.queued = true
+		c.holder.ready = append(c.holder.ready, c)
+	}
+}
+
+func (c *child) group() *cgroup {
+	if c.made == nil {
+		return nil
+	}
+	return c.made.group
+}
+
+// tellExit tells the holder how a child ended. Lines of it may follow.
+func (c *child) tellExit() {
+	c.holder.control(kindExited, exited{c.handle, c.status})
+}

@@ -514,3 +514,108 @@ func (c *Client) list(ctx context.Context, memory bool) ([]Kept, error) {
 	slices.SortFunc(all, func(a, b Kept) int { return a.Started.Compare(b.Started) })
 	return all, err
 }
+
+func (c *Client) newProcess(id, note string, handle uint64, pid int, unenforced []string) *Process {
+	p := &Process{client: c, id: id, note: note, pid: pid, handle: handle, unenforced: unenforced, exited: make(chan struct{}), attached: true}
+	c.processes[handle] = p
+	return p
+}
+
+// Start starts a process. If the context ends first, a process that is started nevertheless is ended again.
+func (c *Client) Start(ctx context.Context, s Spec) (*Process, error) {
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	var p *Process
+	token := newToken()
+	err := c.ask(ctx, kindStart, func(n uint64) any { return start{n, token, s} }, func(f frame) error {
+		v, err := decode[started](f)
+		if err == nil {
+			p = c.newProcess(s.ID, s.Note, v.Handle, v.PID, v.Unenforced)
+		}
+		return err
+	}, func(f frame) error {
+		v, err := decode[started](f)
+		if err == nil {
+			c.control(kindForget, forget{v.Handle})
+		}
+		return err
+	})
+	return p, err
+}
+
+// Adopt takes over a process that an earlier client has left. have is the number of the last of its lines that has been dealt with, or 0: those after it that nobody has acknowledged are received again. What
+// the earlier client has sent to it is in its pipe, or goes there: [Kept.Received] of the list says which line was the last, and the next one that is sent has the number after it. If the
+// context ends first, a process that is adopted nevertheless is ended.
+func (c *Client) Adopt(ctx context.Context, id string, have uint64) (*Process, error) {
+	var p *Process
+	err := c.ask(ctx, kindAdopt, func(n uint64) any { return adopt{n, id, have} }, func(f frame) error {
+		v, err := decode[adopted](f)
+		if err != nil {
+			return err
+		}
+		if p = c.processes[v.Handle]; p != nil {
+			p = nil
+			return fmt.Errorf("%w: %s has been adopted here", ErrExists, id)
+		}
+		p = c.newProcess(id, v.Kept.Note, v.Handle, v.Kept.PID, v.Unenforced)
+		p.out.inherit(v.Kept.Received, v.Pending)
+		p.in.last = max(have, v.Kept.Acked)
+		p.acked, p.ackTold = p.in.last, v.Kept.Acked
+		for name, text := range c.recall(v.Handle) {
+			_ = p.ledger.remember(name, text) // the keeper had room for all of it
+		}
+		c.offer(p, false)
+		if v.Status != nil {
+			p.end(v.Status, nil)
+		}
+		return nil
+	}, func(f frame) error { // it is held by this connection, where nobody knows of it
+		v, err := decode[adopted](f)
+		if err == nil && c.processes[v.Handle] == nil {
+			c.recall(v.Handle)
+			c.control(kindForget, forget{v.Handle})
+		}
+		return err
+	})
+	return p, err
+}
+
+// adoptAgain adopts a process over another connection. The caller holds c.mu.
+func (c *Client) adoptAgain(p *Process) {
+	c.last++
+	body := adopt{c.last, p.id, p.in.last}
+	r := &request{kind: kindAdopt, body: body, silent: true, done: make(chan error, 1)}
+	r.answer = func(f frame) error {
+		v, err := decode[adopted](f)
+		if err == nil && v.Handle != p.handle {
+			err = fmt.Errorf("%w: another process has the id %s", ErrAbsent, p.id)
+		}
+		if err == nil {
+			err = p.out.resume(v.Kept.Received)
+		}
+		if err != nil {
+			p.end(nil, err)
+			return err
+		}
+		p.attached = true
+		for name := range c.recall(p.handle) {
+			if p.ledger.texts[name] == nil { // it was forgotten meanwhile
+				c.remember(p.handle, name, nil)
+			}
+		}
+		for _, name := range p.ledger.names() {
+			c.remember(p.handle, name, p.ledger.texts[name])
+		}
+		p.ackTold = v.Kept.Acked
+		_ = p.acknowledged(v.Kept.Written) // which is at most what it has
+		c.offer(p, true)
+		if v.Status != nil {
+			p.end(v.Status, nil)
+		}
+		return nil
+	}
+	r.refuse = func(err error) { p.end(nil, err) }
+	c.requests[c.last] = r
+	c.control(kindAdopt, body)
+}

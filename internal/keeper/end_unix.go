@@ -76,13 +76,6 @@ func (c *child) end() {
 	}
 }
 
-func (c *child) group() *cgroup {
-	if c.made == nil {
-		return nil
-	}
-	return c.made.group
-}
-
 // members returns who of a child's family lives, as the system lists it from now on. Where it lists nobody, the group stands for all.
 func (c *child) members() []procEntry {
 	e := c.engine
@@ -102,40 +95,6 @@ func (c *child) members() []procEntry {
 		}
 	}
 	return left
-}
-
-// listAll lists the processes of the system, as they are from now on.
-func (e *engine) listAll() *census {
-	return e.forest.list(time.Now(), func() map[int]bool {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		roots := map[int]bool{}
-		for pid := range e.byPID {
-			roots[pid] = true
-		}
-		return roots
-	})
-}
-
-// judge says whose the processes of a census are, and ends those of families that are gone. The caller holds e.mu.
-func (e *engine) judge(c *census) map[*family][]procEntry {
-	if c.failure != nil {
-		return nil
-	}
-	fresh := !c.judged
-	var families []*family
-	for _, child := range e.kept {
-		if !child.gone && child.family.root != 0 {
-			families = append(families, &child.family)
-		}
-	}
-	found := e.forest.judge(c, families)
-	if fresh {
-		for _, p := range found[nil] {
-			_ = signalProcess(p, syscall.SIGKILL)
-		}
-	}
-	return found
 }
 
 // terminate sends SIGTERM to the group of a child. Once the child itself is reaped, its number may be another group's, and each member is asked.
@@ -174,21 +133,6 @@ func (c *child) kill() {
 	}
 }
 
-// reaped says that a process has ended. It is a child, or an orphan that came to this process. The caller holds forest.forking.
-func (e *engine) reaped(pid int, wait syscall.WaitStatus, known bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	c := e.byPID[pid]
-	if c == nil {
-		return
-	}
-	delete(e.byPID, pid)
-	c.family.reaped = true
-	c.wait, c.waitKnown = wait, known
-	c.stop.reap(time.Now())
-	c.carryOutEnd()
-}
-
 // finish tells how a child ended, of which nothing is left but what lies in its pipes.
 func (c *child) finish() {
 	e := c.engine
@@ -223,20 +167,6 @@ func (c *child) finish() {
 	case c.holder != nil:
 		c.tellExit()
 	}
-	wakeUp(e.poke)
-}
-
-// tellExit tells the holder how a child ended. Lines of it may follow.
-func (c *child) tellExit() {
-	c.holder.control(kindExited, exited{c.handle, c.status})
-}
-
-// remove forgets a child. The caller holds e.mu.
-func (e *engine) remove(c *child) {
-	delete(e.kept, c.handle)
-	delete(e.byID, c.spec.ID)
-	e.custody.drop(c.handle)
-	c.holder = nil
 	wakeUp(e.poke)
 }
 

@@ -5,6 +5,7 @@ package keeper
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -218,21 +219,6 @@ func (e *engine) start(c *child) {
 	}
 }
 
-// badge has the next process of a keeper have a badge. Another program's limits are its own.
-func (c *child) badge() {
-	e := c.engine
-	if e.forest.keeper == 0 {
-		return
-	}
-	badge, err := newBadge()
-	if err != nil {
-		e.log.Warn("a descendant may be lost that leaves its parents, its session and its environment", "id", c.spec.ID, "why", err)
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	c.family.badge = badge
-}
-
 // failStart ends what has begun of a child that could not be started, and says why.
 func (e *engine) failStart(c *child, made *launched, err error) {
 	e.mu.Lock()
@@ -265,23 +251,136 @@ func (e *engine) hand(c *child, p *peer) {
 	}
 }
 
-// offer says that the holder of a child may have something to be told: now, or when there is more. The caller holds e.mu.
-func (c *child) offer(now bool) {
-	if c.holder == nil {
+// listAll lists the processes of the system, as they are from now on.
+func (e *engine) listAll() *census {
+	return e.forest.list(time.Now(), func() map[int]bool {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		roots := map[int]bool{}
+		for pid := range e.byPID {
+			roots[pid] = true
+		}
+		return roots
+	})
+}
+
+// judge says whose the processes of a census are, and ends those of families that are gone. The caller holds e.mu.
+func (e *engine) judge(c *census) map[*family][]procEntry {
+	if c.failure != nil {
+		return nil
+	}
+	fresh := !c.judged
+	var families []*family
+	for _, child := range e.kept {
+		if !child.gone && child.family.root != 0 {
+			families = append(families, &child.family)
+		}
+	}
+	found := e.forest.judge(c, families)
+	if fresh {
+		for _, p := range found[nil] {
+			_ = signalProcess(p, syscall.SIGKILL)
+		}
+	}
+	return found
+}
+
+// reaped says that a process has ended. It is a child, or an orphan that came to this process. The caller holds forest.forking.
+func (e *engine) reaped(pid int, wait syscall.WaitStatus, known bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	c := e.byPID[pid]
+	if c == nil {
 		return
 	}
-	c.enqueue()
-	if now {
-		c.holder.wire.now()
-	} else {
-		c.holder.wire.soon()
+	delete(e.byPID, pid)
+	c.family.reaped = true
+	c.wait, c.waitKnown = wait, known
+	c.stop.reap(time.Now())
+	c.carryOutEnd()
+}
+
+// remove forgets a child. The caller holds e.mu.
+func (e *engine) remove(c *child) {
+	delete(e.kept, c.handle)
+	delete(e.byID, c.spec.ID)
+	e.custody.drop(c.handle)
+	c.holder = nil
+	wakeUp(e.poke)
+}
+
+// hangUp closes the connection after all that it is to be told.
+func (e *engine) hangUp() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.peer != nil {
+		e.peer.hangUp()
 	}
 }
 
-// enqueue has what a child has for its holder gathered the next time. The caller holds e.mu.
-func (c *child) enqueue() {
-	if c.holder != nil && !c.queued {
-		c.queued = true
-		c.holder.ready = append(c.holder.ready, c)
+// beginStart starts a process, unless it is the second time that this is asked for. The caller holds e.mu.
+func (e *engine) beginStart(p *peer, v start) error {
+	if c := e.byID[v.Spec.ID]; c != nil {
+		switch {
+		case c.token != v.Token:
+			return fmt.Errorf("%w: %s", ErrExists, v.Spec.ID)
+		case c.forgot: // nobody was there for too long, and how it ends is told to nobody
+			return fmt.Errorf("%w: %s, which nobody had in time", ErrEnding, v.Spec.ID)
+		case c.starting:
+			c.asker, c.request = p, v.Request
+		default:
+			if err := c.out.resume(0); err != nil {
+				return err
+			}
+			p.control(kindStarted, started{v.Request, c.handle, c.family.root, c.made.unenforced})
+			e.hand(c, p)
+			if c.gone {
+				c.tellExit()
+			}
+		}
+		return nil
 	}
+	switch err := v.Spec.check(); {
+	case err != nil:
+		return err
+	case e.ending:
+		return fmt.Errorf("%w: the keeper", ErrEnding)
+	case len(e.kept) >= maxProcesses:
+		return fmt.Errorf("%w: %d", ErrMany, len(e.kept))
+	}
+	e.lastHandle++
+	c := newChild(e, e.lastHandle, v.Token, v.Spec, newMark(e.boot, newToken()), time.Now())
+	if err := e.custody.hold(p.number, c.handle); err != nil {
+		return errors.Join(ErrReplaced, err)
+	}
+	c.asker, c.request = p, v.Request
+	e.kept[c.handle], e.byID[c.spec.ID] = c, c
+	go e.start(c)
+	return nil
+}
+
+// adopt gives a process to a peer. The caller holds e.mu.
+func (e *engine) adopt(p *peer, v adopt) error {
+	c := e.byID[v.ID]
+	switch {
+	case c == nil || c.forgot:
+		return fmt.Errorf("%w: %s", ErrAbsent, v.ID)
+	case c.starting:
+		return fmt.Errorf("%w: %s is being started", ErrAbsent, v.ID)
+	case c.holder == p:
+		return fmt.Errorf("%w: %s was started or adopted over this connection", ErrExists, v.ID)
+	}
+	if err := c.out.resume(v.Have); err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrSpec, v.ID, err)
+	}
+	a := adopted{Request: v.Request, Handle: c.handle, Pending: c.in.bytes, Unenforced: c.made.unenforced}
+	for _, name := range c.ledger.names() {
+		p.frames = appendText(p.frames, kindRecall, c.handle, name, c.ledger.texts[name])
+	}
+	e.hand(c, p)
+	if a.Kept = c.kept(p); c.gone {
+		a.Status = &c.status
+	}
+	p.control(kindAdopted, a)
+	return nil
 }

@@ -197,15 +197,6 @@ func (e *engine) accept(l *net.UnixListener, connections *sync.WaitGroup) {
 	}
 }
 
-// hangUp closes the connection after all that it is to be told.
-func (e *engine) hangUp() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.peer != nil {
-		e.peer.hangUp()
-	}
-}
-
 // closeInherited closes the files that this process was given and does not need: what its parent did not mark as its own is not opened here, where all are marked.
 func closeInherited(needed ...int) {
 	var inherited []int

@@ -5,7 +5,6 @@ package keeper
 import (
 	"bufio"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -348,73 +347,6 @@ func answer[T any](p *peer, f frame, do func(T) (uint64, error)) error {
 	if request, err := do(v); err != nil {
 		p.refuse(request, f.kind, err)
 	}
-	return nil
-}
-
-// beginStart starts a process, unless it is the second time that this is asked for. The caller holds e.mu.
-func (e *engine) beginStart(p *peer, v start) error {
-	if c := e.byID[v.Spec.ID]; c != nil {
-		switch {
-		case c.token != v.Token:
-			return fmt.Errorf("%w: %s", ErrExists, v.Spec.ID)
-		case c.forgot: // nobody was there for too long, and how it ends is told to nobody
-			return fmt.Errorf("%w: %s, which nobody had in time", ErrEnding, v.Spec.ID)
-		case c.starting:
-			c.asker, c.request = p, v.Request
-		default:
-			if err := c.out.resume(0); err != nil {
-				return err
-			}
-			p.control(kindStarted, started{v.Request, c.handle, c.family.root, c.made.unenforced})
-			e.hand(c, p)
-			if c.gone {
-				c.tellExit()
-			}
-		}
-		return nil
-	}
-	switch err := v.Spec.check(); {
-	case err != nil:
-		return err
-	case e.ending:
-		return fmt.Errorf("%w: the keeper", ErrEnding)
-	case len(e.kept) >= maxProcesses:
-		return fmt.Errorf("%w: %d", ErrMany, len(e.kept))
-	}
-	e.lastHandle++
-	c := newChild(e, e.lastHandle, v.Token, v.Spec, newMark(e.boot, newToken()), time.Now())
-	if err := e.custody.hold(p.number, c.handle); err != nil {
-		return errors.Join(ErrReplaced, err)
-	}
-	c.asker, c.request = p, v.Request
-	e.kept[c.handle], e.byID[c.spec.ID] = c, c
-	go e.start(c)
-	return nil
-}
-
-// adopt gives a process to a peer. The caller holds e.mu.
-func (e *engine) adopt(p *peer, v adopt) error {
-	c := e.byID[v.ID]
-	switch {
-	case c == nil || c.forgot:
-		return fmt.Errorf("%w: %s", ErrAbsent, v.ID)
-	case c.starting:
-		return fmt.Errorf("%w: %s is being started", ErrAbsent, v.ID)
-	case c.holder == p:
-		return fmt.Errorf("%w: %s was started or adopted over this connection", ErrExists, v.ID)
-	}
-	if err := c.out.resume(v.Have); err != nil {
-		return fmt.Errorf("%w: %s: %w", ErrSpec, v.ID, err)
-	}
-	a := adopted{Request: v.Request, Handle: c.handle, Pending: c.in.bytes, Unenforced: c.made.unenforced}
-	for _, name := range c.ledger.names() {
-		p.frames = appendText(p.frames, kindRecall, c.handle, name, c.ledger.texts[name])
-	}
-	e.hand(c, p)
-	if a.Kept = c.kept(p); c.gone {
-		a.Status = &c.status
-	}
-	p.control(kindAdopted, a)
 	return nil
 }
 

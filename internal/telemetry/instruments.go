@@ -125,3 +125,8 @@ func (i *Instruments) SessionEnded(v Via, lasted time.Duration) {
 		i.session.Record(context.Background(), lasted.Seconds(), metric.WithAttributes(v.attrs()...))
 	}
 }
+
+// Operations returns an empty table for a server.
+func (i *Instruments) Operations(server string) *Operations {
+	return &Operations{in: i, server: server, all: make(map[opKey]*Operation)}
+}

@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 	"sync"
@@ -9,6 +10,7 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -24,11 +26,6 @@ type Operations struct {
 }
 
 type opKey struct{ method, name string }
-
-// Operations returns an empty table for a server.
-func (i *Instruments) Operations(server string) *Operations {
-	return &Operations{in: i, server: server, all: make(map[opKey]*Operation)}
-}
 
 // Operation is one method, of one tool or prompt if it has a name. Names that a client made up
 // must not become operations: each is kept forever.
@@ -183,4 +180,41 @@ func (o *Operation) failure(v Via, code int) *count {
 	c := o.of.in.series.countFor(o, v, kind)
 	o.failed[key] = c
 	return c
+}
+
+// Start begins a span, if there is a tracer, and brings the baggage of the request into the context.
+// The span is zero if there is no tracer. Most spans are not kept, so it allocates nothing of its own for one
+// without a parent and links.
+func (o *Operation) Start(ctx context.Context, r *Request) (context.Context, Span) {
+	tracer := o.of.in.tracer
+	if tracer == nil {
+		return ctx, Span{}
+	}
+	parent, other := r.Message.spanContext(), r.Carrier.spanContext()
+	if !parent.IsValid() {
+		parent, other = other, trace.SpanContext{}
+	}
+	if parent.IsValid() {
+		ctx = trace.ContextWithRemoteSpanContext(ctx, parent)
+	}
+	if text := cmp.Or(r.Message.Baggage, r.Carrier.Baggage); text != "" {
+		ctx = baggage.Extract(ctx, carrier{Baggage: text})
+	}
+	var links []trace.Link
+	if other.IsValid() {
+		links = append(links, trace.Link{SpanContext: other, Attributes: []attribute.KeyValue{attribute.String("troupe.link", "transport")}})
+	}
+	if c := r.Earlier.spanContext(); c.IsValid() {
+		links = append(links, trace.Link{SpanContext: c, Attributes: []attribute.KeyValue{attribute.String("troupe.link", "earlier run")}})
+	}
+	options := asServer
+	if links != nil {
+		options = []trace.SpanStartOption{asServer[0], trace.WithLinks(links...)}
+	}
+	ctx, span := tracer.Start(ctx, o.span, options...)
+	if span.IsRecording() {
+		span.SetAttributes(o.attrs...)
+		span.SetAttributes(r.attrs()...)
+	}
+	return ctx, Span{span}
 }

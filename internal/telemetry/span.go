@@ -1,7 +1,6 @@
 package telemetry
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"strings"
@@ -111,43 +110,6 @@ func idText(raw []byte) string {
 
 // asServer is what each span begins with.
 var asServer = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer)}
-
-// Start begins a span, if there is a tracer, and brings the baggage of the request into the context.
-// The span is zero if there is no tracer. Most spans are not kept, so it allocates nothing of its own for one
-// without a parent and links.
-func (o *Operation) Start(ctx context.Context, r *Request) (context.Context, Span) {
-	tracer := o.of.in.tracer
-	if tracer == nil {
-		return ctx, Span{}
-	}
-	parent, other := r.Message.spanContext(), r.Carrier.spanContext()
-	if !parent.IsValid() {
-		parent, other = other, trace.SpanContext{}
-	}
-	if parent.IsValid() {
-		ctx = trace.ContextWithRemoteSpanContext(ctx, parent)
-	}
-	if text := cmp.Or(r.Message.Baggage, r.Carrier.Baggage); text != "" {
-		ctx = baggage.Extract(ctx, carrier{Baggage: text})
-	}
-	var links []trace.Link
-	if other.IsValid() {
-		links = append(links, trace.Link{SpanContext: other, Attributes: []attribute.KeyValue{attribute.String("troupe.link", "transport")}})
-	}
-	if c := r.Earlier.spanContext(); c.IsValid() {
-		links = append(links, trace.Link{SpanContext: c, Attributes: []attribute.KeyValue{attribute.String("troupe.link", "earlier run")}})
-	}
-	options := asServer
-	if links != nil {
-		options = []trace.SpanStartOption{asServer[0], trace.WithLinks(links...)}
-	}
-	ctx, span := tracer.Start(ctx, o.span, options...)
-	if span.IsRecording() {
-		span.SetAttributes(o.attrs...)
-		span.SetAttributes(r.attrs()...)
-	}
-	return ctx, Span{span}
-}
 
 func (r *Request) attrs() []attribute.KeyValue {
 	attrs := r.Via.spanAttrs()

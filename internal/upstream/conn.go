@@ -305,3 +305,11 @@ func (c *Conn) spoken() mcp.Revision {
 	}
 	return c.settled.Revision
 }
+
+// Session returns the id of the backend's session, "" if it has none, or over lines.
+func (c *Conn) Session() string {
+	if r, ok := c.link.(resumer); ok {
+		return r.Session()
+	}
+	return ""
+}

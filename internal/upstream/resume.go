@@ -136,14 +136,6 @@ func (c *Conn) State() *State {
 	return s
 }
 
-// Session returns the id of the backend's session, "" if it has none, or over lines.
-func (c *Conn) Session() string {
-	if r, ok := c.link.(resumer); ok {
-		return r.Session()
-	}
-	return ""
-}
-
 // Resume goes on with a backend over a new link: to the same URL, or the same process. No handshake is made, and nothing is
 // sent. again is called with each request in flight, before anything is read, and returns the functions that get what
 // belongs to it, as a Request; [Conn.Rejoin] then waits for the answer. The Epoch of the Options has to be greater than that of the

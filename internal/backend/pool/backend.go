@@ -110,10 +110,6 @@ func (b *backend) spares(k Kind) (n int) {
 	return n
 }
 
-func (in *instance) isSpare(by Isolation) bool {
-	return in.state != stopping && in.holder == "" && !in.spent && !in.suspect && !in.replaced && (by == Shared || len(in.serves) == 0)
-}
-
 // warms reports whether an instance that nobody uses is one of the spares to keep.
 func (b *backend) warms(now time.Time, in *instance) bool {
 	last, lately := b.wanted[in.kind]
@@ -166,9 +162,6 @@ func (b *backend) fairOrder() []*want {
 	}
 	return all
 }
-
-// alone reports whether an instance that starts for a want can serve no other one that waits.
-func (x *want) alone(b *backend) bool { return x.Askable || b.terms.Isolation == ByCall }
 
 // group is whom instances that start are for.
 type group struct {

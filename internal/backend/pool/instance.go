@@ -125,3 +125,7 @@ func (in *instance) onlyCancelled() bool {
 	}
 	return true
 }
+
+func (in *instance) isSpare(by Isolation) bool {
+	return in.state != stopping && in.holder == "" && !in.spent && !in.suspect && !in.replaced && (by == Shared || len(in.serves) == 0)
+}

@@ -26,6 +26,9 @@ type want struct {
 	cancelled time.Time // zero if it is not
 }
 
+// alone reports whether an instance that starts for a want can serve no other one that waits.
+func (x *want) alone(b *backend) bool { return x.Askable || b.terms.Isolation == ByCall }
+
 // Configure adds a backend, or gives it other terms. Instances of another digest end when they serve no call.
 func (p *Pool) Configure(now time.Time, name, digest string, t Terms) []Effect {
 	b := p.backends[name]
