@@ -54,7 +54,7 @@ func (s *serviceAccess) isKnown(principal any, method, name []byte) bool {
 	t, ok := s.tools.findTool(name)
 	v := s.viewOf(func() Principal { return principalOf(principal) })
 	if h := s.hosting.now(); h != nil && !ok {
-		return h.Lists(listing.Tools, decodeText(name), hostedSeenBy(v))
+		return h.IsListed(listing.Tools, decodeText(name), hostedSeenBy(v))
 	}
 	return ok && v.seesItem(t.item())
 }
@@ -103,10 +103,10 @@ func (s *serviceScopes) uriNeeds(v *view, uri string) []string {
 // hostedNeeds are the scopes that an item of a backend needs, with those of the server.
 func (s *serviceScopes) hostedNeeds(v *view, of listing.Of, name string) []string {
 	h := s.hosting.now()
-	if h == nil || !hosting.Scoped(h) {
+	if h == nil || !hosting.AnyNeedsScopes(h) {
 		return s.srv.opts.Scopes
 	}
-	return scope.Union(s.srv.opts.Scopes, hosting.Needs(h, of, name, hostedSeenBy(v)))
+	return scope.Union(s.srv.opts.Scopes, hosting.NeededScopes(h, of, name, hostedSeenBy(v)))
 }
 
 // completionNeeds are the scopes that the arguments of a prompt or of a template need to be
@@ -136,7 +136,7 @@ func (s *serviceScopes) messageNeeds(m *codec.Message, principal any) *[]string 
 	case string(m.Method) == mcp.MethodToolsCall:
 		t, own := s.tools.findTool(m.Name)
 		switch h := s.hosting.now(); {
-		case own && len(t.Scopes) == 0, !own && (h == nil || !hosting.Scoped(h)):
+		case own && len(t.Scopes) == 0, !own && (h == nil || !hosting.AnyNeedsScopes(h)):
 		case !own:
 			needs := s.hostedNeeds(s.access.viewOf(func() Principal { return principalOf(principal) }), listing.Tools, decodeText(m.Name))
 			return &needs
@@ -251,14 +251,14 @@ func (s *serviceScopes) checkScopes(principal any, needs []string) *refusal.Refu
 	}
 	label := refusal.Scope.Label
 	if refused.Reason == auth.ReasonMissing {
-		label = bearer.Label(refused.Reason)
+		label = bearer.LabelOf(refused.Reason)
 	}
 	s.rt.observer().Rejected(refused.Status, label)
 	if !isAnonymous(principal) {
 		p := principalOf(principal)
 		refused.Known = append((&auth.Identity{Issuer: p.Issuer, Subject: p.Subject, Client: p.Client}).Whose(), refused.Known...)
 	}
-	bearer.Log(s.rt.hits, requestOf(principal), refused)
+	bearer.LogRefusal(s.rt.hits, requestOf(principal), refused)
 	err := mcp.NewError(refusal.Scope.Code, refused.Text).WithData(struct {
 		Scopes []string `json:"scopes"`
 	}{refused.Scopes})

@@ -86,7 +86,7 @@ func (rt *Runtime) SetAuth(c *auth.Config) error {
 	}
 	use(rt.cluster)
 	rt.auth.noteIssuers(o.Auth)
-	rt.bearer.Replace(authority)
+	rt.bearer.ReplaceAuthority(authority)
 	return nil
 }
 
@@ -132,7 +132,7 @@ func (rt *authentication) authenticateRequest(r *http.Request) (any, error) {
 			return nil, err
 		}
 		if p.Issuer != "" && p.Subject == "" {
-			rt.hits.Rarely(slog.LevelError, "Authenticate returned a principal with an issuer and no subject, who is nobody", slog.String("issuer", p.Issuer))
+			rt.hits.LogRarely(slog.LevelError, "Authenticate returned a principal with an issuer and no subject, who is nobody", slog.String("issuer", p.Issuer))
 			return nil, refusal.Denied(http.StatusInternalServerError, "", errNoSubject)
 		}
 		c.Principal = p

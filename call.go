@@ -580,7 +580,7 @@ func Step[T any](ctx context.Context, call *Call, name string, fn func(ctx conte
 	case err != nil:
 		return out, forHandler(err)
 	case found != nil:
-		telemetry.Step(ctx, name, time.Duration(found.Took)*time.Millisecond, true)
+		telemetry.NoteStep(ctx, name, time.Duration(found.Took)*time.Millisecond, true)
 		if found.Failed != "" {
 			return out, Permanent(errors.New(found.Failed))
 		}
@@ -609,7 +609,7 @@ func Step[T any](ctx context.Context, call *Call, name string, fn func(ctx conte
 	if err := run.Keep(ctx, value, text); err != nil {
 		return out, forHandler(err)
 	}
-	telemetry.Step(ctx, name, time.Since(began), false)
+	telemetry.NoteStep(ctx, name, time.Since(began), false)
 	return out, failed
 }
 

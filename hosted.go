@@ -47,14 +47,14 @@ func (s *serviceHosting) anchoring(m *codec.Message) actors.Anchoring {
 // mayRun reports whether a name may be that of a tool of a backend.
 func (s *serviceHosting) mayRun(tool string) bool {
 	h := s.now()
-	return h != nil && h.May(tool)
+	return h != nil && h.MayHaveTool(tool)
 }
 
 // parted are the backends that can be used, and those that cannot, of which operators are told.
-func parted(all []Backend) (usable []Backend, wrong []hosting.Wrong) {
+func parted(all []Backend) (usable []Backend, wrong []hosting.WrongBackend) {
 	for i := range all {
 		if fault := all[i].Fault; fault != nil {
-			wrong = append(wrong, hosting.Wrong{Name: all[i].Name, Why: fault.Error()})
+			wrong = append(wrong, hosting.WrongBackend{Name: all[i].Name, Why: fault.Error()})
 		} else {
 			usable = append(usable, all[i])
 		}
@@ -120,7 +120,7 @@ func (s *serviceHosting) anchored(ctx context.Context, p *actors.Peer, had []str
 		asked.Go(func() {
 			one, cancel := context.WithTimeout(ctx, tellTime)
 			defer cancel()
-			if is[i], errs[i] = hosting.Goes(one, h, key, c); errs[i] != nil || is[i] {
+			if is[i], errs[i] = hosting.InheritsInstance(one, h, key, c); errs[i] != nil || is[i] {
 				return
 			}
 			hostedNews{s}.Lost(key, c.Session, pool.Exited)
@@ -145,12 +145,12 @@ func (s *serviceHosting) followAgain(ctx context.Context, h *hosting.Server, c *
 	ctx, cancel := context.WithTimeout(ctx, tellTime)
 	defer cancel()
 	for _, uri := range p.Subscribed() {
-		item, ok := h.Find(c, listing.Resources, uri)
-		if !ok || item.Key() != key || (hostedCalls{s}).hasResource(uri) {
+		item, ok := h.FindItem(c, listing.Resources, uri)
+		if !ok || item.BackendKey() != key || (hostedCalls{s}).hasResource(uri) {
 			continue
 		}
 		begun = true
-		if err := h.Subscribe(ctx, c, item, uri, mcp.MethodResourcesSubscribe); err != nil {
+		if err := h.ChangeSubscription(ctx, c, item, uri, mcp.MethodResourcesSubscribe); err != nil {
 			s.rt.log.Debug("a session does not follow a resource any more", "server", s.id, "error", err)
 		}
 	}
@@ -159,7 +159,7 @@ func (s *serviceHosting) followAgain(ctx context.Context, h *hosting.Server, c *
 
 // itemNeeds are the scopes that an item of a backend needs, with those of the server. Before it is known which backend serves a caller, hostedNeeds are.
 func (s hostedCalls) itemNeeds(item *hosting.Item) []string {
-	return scope.Union(s.srv.opts.Scopes, item.Needs())
+	return scope.Union(s.srv.opts.Scopes, item.NeededScopes())
 }
 
 // anchorHere has the session of a call be where this one is, if the item's instance is the session's own.
@@ -167,5 +167,5 @@ func (s hostedCalls) anchorHere(ctx context.Context, call *Call, c *hosting.Call
 	if c.Session == "" || !item.OfSession() {
 		return nil
 	}
-	return actors.AnchorHere(ctx, call.peer.p, item.Key())
+	return actors.AnchorHere(ctx, call.peer.p, item.BackendKey())
 }

@@ -57,14 +57,14 @@ func (s *serviceHosting) configure(all []Backend) {
 func (s *serviceHosting) offer(all []Backend, atOnce bool) {
 	server := s.now()
 	if server == nil {
-		server = hosting.New(s.rt.backends, s.rt.learnWait, s.rt.log)
+		server = hosting.NewServer(s.rt.backends, s.rt.learnWait, s.rt.log)
 		server.Tasks = func(asks bool) { noteHostedTasks(s.service, asks) }
 	}
 	all, wrong := parted(all)
 	s.rt.backends.SetWrong(s.id, wrong)
 	list, run := make([]hosting.Backend, len(all)), make([]backend.Backend, len(all))
 	for i := range all {
-		list[i] = asHosted(&all[i], s.rt.backends.Key(s.id, all[i].Name), s.rt.backends.Keeps(all[i].Target))
+		list[i] = asHosted(&all[i], s.rt.backends.Key(s.id, all[i].Name), s.rt.backends.KeepsInstances(all[i].Target))
 		run[i] = backend.Backend{Name: list[i].Key, Digest: list[i].Digest, Target: all[i].Target, Options: list[i].Options, Mask: maskOf(&all[i])}
 	}
 	server.Configure(list)
@@ -72,7 +72,7 @@ func (s *serviceHosting) offer(all []Backend, atOnce bool) {
 		run = nil // the server stays, without backends, for the requests that have begun with it
 	}
 	s.srv.backends.hosted.Store(server)
-	s.rt.backends.Set(s.id, hostedNews{s}, run, atOnce)
+	s.rt.backends.SetBackends(s.id, hostedNews{s}, run, atOnce)
 }
 
 // end ends what runs for a server that is taken away.
@@ -91,8 +91,8 @@ func (s *serviceHosting) newCaller(ctx context.Context, capabilities []byte, r m
 		return nil
 	}
 	c := &hosting.Caller{Caller: backend.Caller{Alone: true}, Revision: r}
-	s.declared.Tell(c, capabilities)
-	h.Learn(ctx, c)
+	s.declared.FillCaller(c, capabilities)
+	h.LearnLists(ctx, c)
 	return c
 }
 
@@ -103,7 +103,7 @@ func (s *serviceHosting) callerOf(p *actors.Peer) *hosting.Caller {
 	}
 	key, r := p.Key(), p.Revision()
 	c := &hosting.Caller{Revision: r}
-	s.declared.Tell(c, p.Capabilities())
+	s.declared.FillCaller(c, p.Capabilities())
 	if c.Modern = r.Stateless(); !c.Modern {
 		c.Session = key.Tenant + "/" + key.ID
 	}
@@ -212,7 +212,7 @@ func (s *serviceHosting) initializeResult(c *hosting.Caller, result mcp.Initiali
 // discover appends the result of server/discover.
 func (s *serviceHosting) discover(ctx context.Context, call *Call, dst []byte) ([]byte, *mcp.Error) {
 	h, c, r := s.now(), s.callerIn(call), call.revision()
-	h.Learn(ctx, c)
+	h.LearnLists(ctx, c)
 	about := h.About(c, s.hasItems())
 	instructions := s.srv.opts.Instructions
 	if about.Alone {
@@ -246,7 +246,7 @@ func (s *serviceHosting) resumes(method, name []byte) bool {
 		return false
 	}
 	_, own := s.tools.findTool(name)
-	return !own && h.Resumes(decodeText(name))
+	return !own && h.KeepsCalls(decodeText(name))
 }
 
 // countedAs is the name by which a call of an item is counted: none that no list has.
@@ -255,7 +255,7 @@ func (s *serviceHosting) countedAs(of listing.Of, name []byte) string {
 	if h == nil {
 		return ""
 	}
-	if text := decodeText(name); h.Lists(of, text, nil) {
+	if text := decodeText(name); h.IsListed(of, text, nil) {
 		return text
 	}
 	return ""
@@ -272,11 +272,11 @@ func (s hostedCalls) find(ctx context.Context, call *Call, c *hosting.Caller, of
 	if h == nil || name == "" {
 		return nil
 	}
-	item, ok := h.Find(c, of, name)
+	item, ok := h.FindItem(c, of, name)
 	if !ok {
-		h.Learn(ctx, c)
-		if item, ok = h.Find(c, of, name); !ok && (of == listing.Tools || of == listing.Prompts || s.srv.opts.Visible == nil) {
-			item = h.Guess(c, of, name)
+		h.LearnLists(ctx, c)
+		if item, ok = h.FindItem(c, of, name); !ok && (of == listing.Tools || of == listing.Prompts || s.srv.opts.Visible == nil) {
+			item = h.GuessItem(c, of, name)
 		}
 	}
 	if v := call.callerView(); item == nil || v != nil && !v.seesItem(itemOf(item)) {
@@ -322,7 +322,7 @@ func (s hostedCalls) routeMethod(ctx context.Context, call *Call, m *codec.Messa
 		out, err = s.discover(ctx, call, dst)
 		return out, true, err
 	case mcp.MethodToolsList, mcp.MethodPromptsList, mcp.MethodResourcesList, mcp.MethodResourcesTemplatesList:
-		s.now().Learn(ctx, s.callerIn(call))
+		s.now().LearnLists(ctx, s.callerIn(call))
 		out, err = s.appendList(call, m, dst)
 		return out, true, err
 	case mcp.MethodPromptsGet:
@@ -339,9 +339,9 @@ func (s hostedCalls) routeMethod(ctx context.Context, call *Call, m *codec.Messa
 	case mcp.MethodSkillsList, mcp.MethodSkillsGet, mcp.MethodResourcesDirectoryRead:
 		if s.srv.opts.Visible == nil { // it cannot judge what they show
 			c = s.callerIn(call)
-			s.now().Learn(ctx, c)
+			s.now().LearnLists(ctx, c)
 			about := s.now().About(c, s.hasItems())
-			item = about.Whole(mcp.ExtensionSkills)
+			item = about.WholeBackend(mcp.ExtensionSkills)
 		}
 	case mcp.MethodCompletionComplete:
 		c = s.callerIn(call)
@@ -418,7 +418,7 @@ func (s hostedCalls) findCompleted(ctx context.Context, call *Call, c *hosting.C
 		if _, own := s.srv.templates.Get(uri); own || len(uri) > s.limits.MaxURI || s.hasResource(uri) {
 			return nil
 		}
-		if item, ok := s.now().Find(c, listing.Templates, uri); ok && call.callerView().seesItem(itemOf(item)) {
+		if item, ok := s.now().FindItem(c, listing.Templates, uri); ok && call.callerView().seesItem(itemOf(item)) {
 			return item
 		}
 		return s.find(ctx, call, c, listing.Resources, uri)
@@ -468,7 +468,7 @@ func (s hostedCalls) requestOf(ctx context.Context, call *Call, c *hosting.Calle
 		},
 		Hit: s.rt.hits.Refused,
 	}
-	if item.Kept() {
+	if item.KeepsCalls() {
 		q.Key = hostedKey(ctx, call)
 	}
 	return q
@@ -547,7 +547,7 @@ func (s hostedCalls) mayFollow(v *view, uri string) bool {
 	if h == nil || s.hasResource(uri) {
 		return false
 	}
-	item, ok := h.Find(nobody, listing.Resources, uri)
+	item, ok := h.FindItem(nobody, listing.Resources, uri)
 	return ok && v.seesItem(itemOf(item))
 }
 
@@ -565,7 +565,7 @@ func (s hostedCalls) follow(ctx context.Context, call *Call, m *codec.Message, u
 	if refused := call.requireScopes(s.itemNeeds(item)); refused != nil && string(m.Method) == mcp.MethodResourcesSubscribe {
 		err = refused
 	} else if err = s.anchorHere(ctx, call, c, item); err == nil {
-		err = s.now().Subscribe(ctx, c, item, uri, string(m.Method))
+		err = s.now().ChangeSubscription(ctx, c, item, uri, string(m.Method))
 	}
 	if err == nil {
 		return nil
@@ -639,7 +639,7 @@ func (s hostedNews) Heard(key string, e *backend.Event) {
 	if h == nil {
 		return
 	}
-	if e.Question() {
+	if e.IsQuestion() {
 		go func() {
 			ctx, cancel := context.WithTimeout(context.Background(), tellTime)
 			defer cancel()
@@ -682,7 +682,7 @@ func (s hostedNews) pushLog(p *Peer, params []byte) {
 // and follow the resource.
 func (s hostedNews) resourceUpdated(h *hosting.Server, key string, e *backend.Event) {
 	uri := decodeText(codec.Field(e.Params, "uri"))
-	b, ok := h.Mounted(key)
+	b, ok := h.FindBackend(key)
 	if !ok || uri == "" || len(uri) > s.limits.MaxURI || s.calls().hasResource(uri) {
 		return
 	}
@@ -700,7 +700,7 @@ func (s hostedNews) resourceUpdated(h *hosting.Server, key string, e *backend.Ev
 	for _, f := range h.Followers(key, e.Holder(), uri, s.srv.opts.SubResources) {
 		switch p := s.rt.node.Writer(s.sessionKey(f.Session)); {
 		case f.Session == "":
-			f.Tell(uri)
+			f.TellUpdate(uri)
 		case p != nil && !recorded:
 			s.pushUpdate(p, uri)
 		}
@@ -734,7 +734,7 @@ type hostedUpdate struct {
 func (s hostedNews) Known() {
 	s.srv.mount.noteLists()
 	if h := s.now(); h != nil && s.rt.learnAtStart {
-		hosting.Begin(h)
+		hosting.BeginLearning(h)
 	}
 }
 
@@ -753,7 +753,7 @@ func (s hostedNews) Lost(key, session string, reason pool.Reason) {
 	if h == nil || reason == pool.Left || reason == pool.Spent {
 		return
 	}
-	b, ok := h.Mounted(key)
+	b, ok := h.FindBackend(key)
 	if !ok {
 		return
 	}

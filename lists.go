@@ -391,7 +391,7 @@ func (m *mountPoint) logAdvice(a advice) {
 func (m *mountPoint) adviseReplaced(kind, name string) {
 	attrs := []slog.Attr{slog.String("kind", kind), slog.String("name", protocol.Shown(name))}
 	if here := m.mountedService(); here != nil {
-		here.rt.hits.Rarely(slog.LevelInfo, "an item of a server was replaced by another of the same name", append(attrs, slog.String("server", here.id))...)
+		here.rt.hits.LogRarely(slog.LevelInfo, "an item of a server was replaced by another of the same name", append(attrs, slog.String("server", here.id))...)
 		return
 	}
 	m.logAdvice(advice{"two items of a server have the same name: the later one has replaced the other", attrs})

@@ -72,7 +72,7 @@ func (rt *Runtime) TryMount(path string, srv *Server) error {
 			messages = ""
 		}
 		m.resources = &bearer.Resources{ID: cmp.Or(srv.opts.ID, defaultID(path)), Name: cmp.Or(srv.impl.Title, srv.impl.Name), Scopes: srv.opts.Scopes, Path: path, SSE: sse, Messages: messages, HasSSE: len(m.paths) > 2}
-		if other := rt.bearer.Taken(m.resources); other != "" {
+		if other := rt.bearer.ConflictingPath(m.resources); other != "" {
 			return fmt.Errorf("troupe: mount %s: an access token for it would count at %s, too: their paths differ in slashes alone", path, other)
 		}
 	}
@@ -167,7 +167,7 @@ func (rt *mountTable) registerServer(srv *Server, path string) (*service, error)
 	if err := errors.Join(limits.Settle("Limits.", &own), spoken.Check("ServerOptions.Revisions", srv.opts.Revisions)); err != nil {
 		return nil, fmt.Errorf("troupe: the server %q: %w", id, err)
 	}
-	s := &service{rt: &rt.shared, served: rt.publishNow, srv: srv, id: id, path: path, speaks: srv.spokenRevisions(rt.opts.Revisions), limits: own, ops: rt.tel.Operations(id), spans: rt.tel.Tracing(), Observer: rt.newObserver()}
+	s := &service{rt: &rt.shared, served: rt.publishNow, srv: srv, id: id, path: path, speaks: srv.spokenRevisions(rt.opts.Revisions), limits: own, ops: rt.tel.NewOperations(id), spans: rt.tel.Tracing(), Observer: rt.newObserver()}
 	s.bindParts()
 	s.hosting = hostedCalls{&serviceHosting{service: s}}
 	s.lists.remoteLists.shared = rt.sharesStore
@@ -360,7 +360,7 @@ func (rt *mountTable) metadataPaths(rs *bearer.Resources) []string {
 	if rt.bearer == nil {
 		return nil
 	}
-	return rt.bearer.Documents(rs)
+	return rt.bearer.MetadataPaths(rs)
 }
 
 // checkMounts is checkHandler for the servers that are mounted now.

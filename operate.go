@@ -122,7 +122,7 @@ func (rt *operations) revocableIssuers() []string {
 func (rt *operations) heldBy(ctx context.Context, r revocation.Revocation) (operator.Ended, error) {
 	return rt.endings().CountHeld(ctx, rt.tenantsOf(&r), func(holder any) bool {
 		p := principalOf(holder)
-		return revocation.Match{r}.Is(p.Issuer, p.Subject, p.Client)
+		return revocation.Match{r}.IsAbout(p.Issuer, p.Subject, p.Client)
 	})
 }
 
@@ -199,7 +199,7 @@ func (rt *operations) endRevoked(ctx context.Context, m revocation.Match) {
 	}
 	end(func(tenant string) bool { return slices.Contains(tenants, tenant) }, func(holder any) bool {
 		p := principalOf(holder)
-		return m.Is(p.Issuer, p.Subject, p.Client)
+		return m.IsAbout(p.Issuer, p.Subject, p.Client)
 	})
 	rt.endTasks(ctx)
 	repeatEnding(ctx, func() {
@@ -241,7 +241,7 @@ func (rt *operations) endReason(ctx context.Context, server string, holder any) 
 	if !ok || c.token == nil {
 		return ""
 	}
-	refused := rt.bearer.Still(ctx, c.r)
+	refused := rt.bearer.RecheckToken(ctx, c.r)
 	if s := rt.table.serviceByID(server); refused == nil && s != nil {
 		refused, _ = s.scopes.requireScopes(c, s.srv.opts.Scopes)
 	}
@@ -273,7 +273,7 @@ func (rt *operations) endStored(ctx context.Context, r *revocation.Revocation) e
 		}
 		maker, err := rt.tasks.Maker(ctx, t.Key) // this process may know no issuer, or not the one of then
 		p := principalOf(maker)
-		return revocation.Match{*r}.Is(p.Issuer, p.Subject, p.Client), err
+		return revocation.Match{*r}.IsAbout(p.Issuer, p.Subject, p.Client), err
 	})
 	errs = append(errs, err)
 	return errors.Join(errs...)
@@ -335,7 +335,7 @@ func (v Revocations) Remove(ctx context.Context, id string) (Revocation, error) 
 
 // endTasks ends those of the tasks that were made a moment ago whose makers' tokens are refused.
 func (rt *operations) endTasks(ctx context.Context) {
-	for _, key := range rt.recent.Refused(rt.revoked) {
+	for _, key := range rt.recent.RefusedBy(rt.revoked) {
 		rt.endTask(ctx, key)
 	}
 }

@@ -323,7 +323,7 @@ type found struct {
 // form of the resource, its handler would read the same one.
 func hidesVars(v *view, now *catalogue.Snapshot[*resource], t *resourceTemplate, vars map[string]string) bool {
 	for _, name := range now.Names {
-		of, ok := t.parsed.Match(template.Normal(name))
+		of, ok := t.parsed.Match(template.NormalizeURI(name))
 		if ok && isSubset(of, vars) && !v.seesItem(now.ByName[name].item()) {
 			return true
 		}

@@ -109,7 +109,7 @@ func New(o Options) (*Runtime, error) {
 		return nil, fmt.Errorf("troupe: TLS: %w", err)
 	}
 	requests := o.Telemetry.Requests.log(o.Log)
-	o.Log = slog.New(telemetry.Discreet(o.Log.Handler()))
+	o.Log = slog.New(telemetry.NewMaskingHandler(o.Log.Handler()))
 	detail, _ := telemetry.ParseDetail(o.Telemetry.Detail) // settle has looked
 	tel, err := telemetry.New(telemetry.Config{Detail: detail, MeterProvider: o.Telemetry.MeterProvider, TracerProvider: o.Telemetry.TracerProvider, Log: o.Log, Cuts: []string{limits.MaxQueued.Counted, limits.WriteTimeout.Counted}})
 	if err != nil {
@@ -153,7 +153,7 @@ func New(o Options) (*Runtime, error) {
 	if pair != nil {
 		read.CertificateEnds = pair.Expires
 	}
-	if rt.unwatch, err = telemetry.Observe(o.Telemetry.MeterProvider, read.All()); err != nil {
+	if rt.unwatch, err = telemetry.RegisterGauges(o.Telemetry.MeterProvider, read.All()); err != nil {
 		_ = rt.Close(context.Background())
 		return nil, fmt.Errorf("troupe: gauges: %w", err)
 	}
@@ -425,7 +425,7 @@ func newBackends(rt *Runtime) *hosting.Node {
 		Processes: func(ctx context.Context, stderr func(id string, line []byte, dropped int)) (*keeper.Client, error) {
 			settings := keeper.Options{Release: release, Log: rt.log, Stderr: stderr}
 			if program == nil {
-				return keeper.Embedded(ctx, settings, "embedded"+strings.ReplaceAll(rt.cluster.Boot(), "-", "_"), nil)
+				return keeper.StartEmbedded(ctx, settings, "embedded"+strings.ReplaceAll(rt.cluster.Boot(), "-", "_"), nil)
 			}
 			l := keeper.Launch{Program: program, Keep: cmp.Or(o.Keep, keeper.DefaultKeep)}
 			if rt.opts.Dir != "" {

@@ -208,11 +208,11 @@ func (l serverLog) Write(p []byte) (int, error) {
 	switch {
 	case strings.HasPrefix(text, "http: TLS handshake error "):
 		l.rt.tel.Rejected(0, "tls-handshake")
-		l.rt.hits.Rarely(slog.LevelInfo, "a TLS handshake failed", slog.String("error", text))
+		l.rt.hits.LogRarely(slog.LevelInfo, "a TLS handshake failed", slog.String("error", text))
 	case strings.HasPrefix(text, "http: panic serving "), strings.HasPrefix(text, "http2: panic serving "):
 		l.rt.log.Warn(text)
 	default:
-		l.rt.hits.Rarely(slog.LevelWarn, "the HTTP server reports an error", slog.String("error", text))
+		l.rt.hits.LogRarely(slog.LevelWarn, "the HTTP server reports an error", slog.String("error", text))
 	}
 	return len(p), nil
 }
@@ -506,7 +506,7 @@ func (rt *endpoints) withClientAddress(r *http.Request) *http.Request {
 
 // serveWellKnown serves a request for metadata, and reports whether it is one.
 func (rt *endpoints) serveWellKnown(w http.ResponseWriter, r *http.Request) bool {
-	return rt.bearer != nil && rt.bearer.Serve(w, r)
+	return rt.bearer != nil && rt.bearer.ServeMetadata(w, r)
 }
 
 // ServeStdio serves srv to the one client on standard input and output, as hosts

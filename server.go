@@ -409,7 +409,7 @@ func (s *Server) findReader(v *view, uri string) (found, bool) {
 		}
 	}
 	for _, name := range like {
-		if template.Same(name, uri) {
+		if template.SameURI(name, uri) {
 			return found{handler: now.ByName[name].handler, uri: name, needs: now.ByName[name].needs}, true
 		}
 	}
@@ -417,7 +417,7 @@ func (s *Server) findReader(v *view, uri string) (found, bool) {
 	if len(templates.Names) == 0 {
 		return found{}, false
 	}
-	normal := template.Normal(uri)
+	normal := template.NormalizeURI(uri)
 	for _, name := range templates.Names {
 		t := templates.ByName[name]
 		vars, ok := t.parsed.Match(normal)
@@ -548,7 +548,7 @@ func skillAt(s *Server, uri string) (*skillEntry, bool) {
 		return k, true
 	}
 	for _, name := range now.SpelledLike(uri) {
-		if template.Same(name, uri) {
+		if template.SameURI(name, uri) {
 			return now.ByName[name], true
 		}
 	}
@@ -654,7 +654,7 @@ func (s *Server) templateNeeds(now *catalogue.Snapshot[*resource], t *resourceTe
 	}
 	for _, name := range now.Names {
 		if r := now.ByName[name]; len(r.Scopes) > 0 {
-			if of, ok := t.parsed.Match(template.Normal(name)); ok && isSubset(of, vars) {
+			if of, ok := t.parsed.Match(template.NormalizeURI(name)); ok && isSubset(of, vars) {
 				needs = scope.Union(needs, r.needs)
 			}
 		}

@@ -233,7 +233,7 @@ func (s *service) Safe(method, name []byte) bool {
 	case known.Rerun == protocol.RerunTool:
 		t, ok := s.tools.findTool(name)
 		if h := s.hosting.now(); h != nil && !ok {
-			return h.Safe(decodeText(name))
+			return h.IsSafeTool(decodeText(name))
 		}
 		return ok && t.safe
 	}
@@ -248,7 +248,7 @@ func (s *service) insistsOnSafe(method, name []byte) bool {
 	}
 	t, ok := s.tools.findTool(name)
 	if h := s.hosting.now(); h != nil && !ok {
-		return h.Insists(decodeText(name))
+		return h.InsistsOnSafe(decodeText(name))
 	}
 	return ok && t.Rerun == Safe
 }
@@ -281,7 +281,7 @@ func (s *service) beginObserving(ctx context.Context, call *Call, o *observed) (
 	if o.op != nil && s.spans {
 		ctx, o.span = s.BeginSpan(ctx, o.op, call.c, call.msg)
 		if a := taskAttempt(call.c); a != nil {
-			telemetry.Task(ctx, a.Key.ID, a.Number)
+			telemetry.NoteTask(ctx, a.Key.ID, a.Number)
 		}
 	}
 	return beginContext(ctx, call), t
@@ -325,7 +325,7 @@ func (s *service) operationOf(m *codec.Message) (*telemetry.Operation, *tool) {
 	case mcp.MethodToolsCall:
 		if t, ok := s.tools.findTool(m.Name); ok {
 			op := t.op.Load()
-			if op == nil || !op.Of(s.ops) { // the server may have been mounted elsewhere before
+			if op == nil || !op.BelongsTo(s.ops) { // the server may have been mounted elsewhere before
 				op = s.ops.Operation(mcp.MethodToolsCall, t.Name)
 				t.op.Store(op)
 			}
@@ -574,7 +574,7 @@ func (s *service) MayAsk(method, name []byte) bool {
 	case mcp.MethodToolsCall:
 		t, ok := s.tools.findTool(name)
 		if h := s.hosting.now(); h != nil && !ok {
-			return h.May(decodeText(name))
+			return h.MayHaveTool(decodeText(name))
 		}
 		return ok && t.Needs != 0
 	case mcp.MethodPromptsGet, mcp.MethodResourcesRead:
@@ -641,7 +641,7 @@ func (s *service) Listening(ctx context.Context, c *actors.Call) (actors.Listeni
 		return s.resources.mayFollow(later, uri) && !s.resources.withholdsResource(principal, uri)
 	}
 	if follower != nil {
-		l.Others = follower.Listen(l.Hears, l.Others)
+		l.Others = follower.AddUpdates(l.Hears, l.Others)
 	}
 	if len(uris) > 0 && len(followed) == 0 && !l.Tools && !l.Prompts && !l.Resources {
 		l.Uncovered = func() string { return s.resources.listenerEndReason(later, principal, uris) }

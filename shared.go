@@ -164,13 +164,13 @@ func (h *shared) observer() observer { return observer{h.tel, h.hits} }
 // Rejected counts a request that did not reach the dispatcher.
 func (o observer) Rejected(status int, reason string) {
 	o.tel.Rejected(status, reason)
-	o.hits.Hit(limits.Hit(limits.HTTP, reason))
+	o.hits.Hit(limits.RowOf(limits.HTTP, reason))
 }
 
 // Cut counts a stream that did not end by itself.
 func (o observer) Cut(reason string) {
 	o.tel.Cut(reason)
-	o.hits.Hit(cmp.Or(limits.Hit(limits.Cuts, reason), limits.Hit(limits.HTTP, reason))) // memory refuses and cuts
+	o.hits.Hit(cmp.Or(limits.RowOf(limits.Cuts, reason), limits.RowOf(limits.HTTP, reason))) // memory refuses and cuts
 }
 
 // revokedMeanwhile refuses the message of a caller who was revoked since it was let in. It reports whether it did.
@@ -179,7 +179,7 @@ func (h *shared) revokedMeanwhile(x *transport.Exchange) bool {
 	if !ok || c.token == nil {
 		return false
 	}
-	refused := h.bearer.Again(c.r, c.token)
+	refused := h.bearer.RefuseRevoked(c.r, c.token)
 	if refused == nil {
 		return false
 	}

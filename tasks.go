@@ -571,7 +571,7 @@ func (s *serviceTasks) adoptTask(call *Call, ending bool) (later bool) {
 		n.Answered = append(n.Answered, task.Question{Key: key, Answer: asked.Answers[key]})
 	}
 	if err != nil {
-		s.rt.hits.Rarely(slog.LevelWarn, "a call that takes long becomes no task", slog.String("server", s.id), slog.String("tool", t.Name), slog.String("error", err.Error()))
+		s.rt.hits.LogRarely(slog.LevelWarn, "a call that takes long becomes no task", slog.String("server", s.id), slog.String("tool", t.Name), slog.String("error", err.Error()))
 		return false
 	}
 	n.Ending = ending

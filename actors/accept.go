@@ -74,7 +74,7 @@ func (a *statelessRequest) acceptRequest() (begun bool) {
 		}
 	}
 	r, x := a.beginCall(from, apart)
-	r.memory.Move(&held)
+	r.memory.TakeFrom(&held)
 	r.stateless.Given = given
 	a.runCall(r, x)
 	return true
@@ -227,7 +227,7 @@ func (a *statelessRequest) beginListener() {
 	if l.sess == nil {
 		l.holder, l.until = heldBy(a.in.Exchange)
 	}
-	l.held.Move(&held)
+	l.held.TakeFrom(&held)
 	n.k.Start(&l.Actor, KindSubscription, "", l)
 	if !l.to.beginResponse(l) {
 		_ = l.Post(endListen{})

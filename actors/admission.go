@@ -278,18 +278,18 @@ func (d *accounts) refundSessionTokens(in *Input, tokens int) {
 // handler returns.
 func (d *accounts) admitStream(s *sessionAccount, l *Limits, in *Input) (done func(), ok bool) {
 	a := s.accountOf(d, in)
-	gets, ok := a.Hold(heldGets)
+	gets, ok := a.AddHeld(heldGets)
 	for !ok {
 		a = s.accountOf(d, in)
-		gets, ok = a.Hold(heldGets)
+		gets, ok = a.AddHeld(heldGets)
 	}
 	mine := s.gets.Add(1)
 	done = func() { s.gets.Add(-1); a.Held[heldGets].Add(-1) }
 	// GETs that are still being handled count too.
 	switch {
-	case quota.Over(mine+s.streams.Load(), l.Streams):
+	case quota.ExceedsLimit(mine+s.streams.Load(), l.Streams):
 		d.refusals.refuseRequest(in.Conn, refusal.Of(limits.StreamsPerSession.Row), nil)
-	case quota.Over(gets+a.Held[heldStreams].Load()+a.Elsewhere(heldStreams), d.limits.Principal.Streams):
+	case quota.ExceedsLimit(gets+a.Held[heldStreams].Load()+a.HeldElsewhere(heldStreams), d.limits.Principal.Streams):
 		d.refusals.refuseRequest(in.Conn, refusal.Of(limits.StreamsPerPrincipal.Row), nil)
 	default:
 		return done, true
@@ -308,11 +308,11 @@ func (d *accounts) admitBound(in *Input) (*quota.Account, bool) {
 func (d *accounts) admitListener(in *Input, to answerer, id []byte) (*quota.Account, bool) {
 	for {
 		a := d.Of(in.Tenant, in.Address)
-		mine, ok := a.Hold(heldStreams)
+		mine, ok := a.AddHeld(heldStreams)
 		if !ok {
 			continue
 		}
-		if quota.Over(mine+a.Held[heldGets].Load()+a.Elsewhere(heldStreams), d.limits.Principal.Streams) {
+		if quota.ExceedsLimit(mine+a.Held[heldGets].Load()+a.HeldElsewhere(heldStreams), d.limits.Principal.Streams) {
 			a.Held[heldStreams].Add(-1)
 			d.refusals.refuseRequest(to, refusal.Of(limits.StreamsPerPrincipal.Row), id)
 			return nil, false
@@ -383,11 +383,11 @@ func callMemory(m *codec.Message, body []byte) int64 {
 func (d *accounts) admitPending(tenant, address string) (*quota.Account, error) {
 	for {
 		a := d.Of(tenant, address)
-		parked, ok := a.Hold(heldPending)
+		parked, ok := a.AddHeld(heldPending)
 		if !ok {
 			continue
 		}
-		if quota.Over(parked+a.Elsewhere(heldPending), d.limits.Principal.Pending) {
+		if quota.ExceedsLimit(parked+a.HeldElsewhere(heldPending), d.limits.Principal.Pending) {
 			a.Held[heldPending].Add(-1)
 			d.refusals.Refused(limits.PendingPerPrincipal.Row)
 			return nil, ErrTooManyPending

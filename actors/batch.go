@@ -260,7 +260,7 @@ func (s batchStream) withdrawCall(id string) {
 // isMuted reports whether e is for the client and belongs to a cancelled request.
 func (s batchStream) isMuted(e *stream.Entry) bool {
 	if e.Kind == stream.Request {
-		return s.muted[record.AskedMeta(e.Meta).Member]
+		return s.muted[record.QuestionOf(e.Meta).Member]
 	}
 	member, ok := record.MemberOf(e)
 	return ok && s.muted[member]

@@ -629,7 +629,7 @@ func (l boundInput) startCall(in *Input, came answerer, reply replier, principal
 	}
 	var to *bound
 	if err == nil {
-		r.memory.Move(&held)
+		r.memory.TakeFrom(&held)
 		w := r.boundWay(l.boundConn, reply)
 		to = w.delivery.(*bound)
 		sessionCalls{s}.beginRequest(r, w, &m, body, newCall(principal, in))

@@ -170,7 +170,7 @@ func (c *callFacts) Refuse(no *refusal.Refusal) *mcp.Error {
 
 // From is the address of the call's client, or the network of an IPv6 address, where its tenant is
 // that of many; "" otherwise.
-func (c *callFacts) From() string { return c.from.From() }
+func (c *callFacts) From() string { return c.from.NetworkAddress() }
 
 // Detached is what the call has in place of a request, nil for the call of a request.
 func (c *Call) Detached() Detached {
@@ -605,7 +605,7 @@ func (c callMessages) sendMessage(ctx context.Context, m any, acked *func(error)
 	}
 	defer c.pace.unlockSending()
 	var stored chan error
-	if n := c.unstored.Add(int64(size)); n > int64(c.peer.svc.Limits.Queue) || n > waitingStep && c.r.pool.accounts.Crowded(c.from) {
+	if n := c.unstored.Add(int64(size)); n > int64(c.peer.svc.Limits.Queue) || n > waitingStep && c.r.pool.accounts.IsOutOfRoom(c.from) {
 		stored = make(chan error, 1)
 	}
 	*acked = func(err error) {
@@ -649,7 +649,7 @@ func (c callQuestions) abandonsQuestion(err error) bool {
 func (c callQuestions) sendQuestion(ctx context.Context, x *pendingRequest, q Question, use int) error {
 	asking := &emitted{entry: stream.Entry{
 		Kind: stream.Request,
-		Meta: record.AppendAsked(record.Question{ID: x.id, Key: q.Key, Use: use, Member: c.member}),
+		Meta: record.QuestionMeta(record.Question{ID: x.id, Key: q.Key, Use: use, Member: c.member}),
 		Data: codec.AppendRequest(nil, []byte(x.id), q.Method, q.Params),
 	}}
 	if q.Passing {

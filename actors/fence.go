@@ -129,7 +129,7 @@ func (s writerRecord) endCalls(e *stream.Event) {
 	if s.silent { // its client has cancelled, and nothing more is sent
 		return
 	}
-	answered := s.past.Digest.Answered(s.rec.Calls)
+	answered := s.past.Digest.AnsweredIDs(s.rec.Calls)
 	for i := range s.muted {
 		answered[string(s.rec.Calls[i].ID)] = true
 	}

@@ -61,7 +61,7 @@ func (m *memory) logged() string {
 
 // refused is how often refusals by the limit, and others with its label, were counted; 0 for none.
 func (n *Node) refused(limit *limits.Row) (count int64) {
-	n.refusals.Refusals(func(label string, n int64) {
+	n.refusals.ObserveRefusals(func(label string, n int64) {
 		if limit != nil && label == limit.Counted {
 			count = n
 		}

@@ -172,7 +172,7 @@ func (f *fleet) deliverLetter(ctx context.Context, key SessionKey, by payer, to 
 		from = by.billedAccount()
 	}
 	defer held.Free()
-	head := &forwardHead{Tenant: key.Tenant, Address: from.From(), Server: key.Server, Kind: kind}
+	head := &forwardHead{Tenant: key.Tenant, Address: from.NetworkAddress(), Server: key.Server, Kind: kind}
 	reply, err := f.forwardRequest(ctx, to, exchangeLetter, relay.NewID(), head, data)
 	switch {
 	case errors.Is(err, errNotKnown) && len(data) <= letter.MaxData: // the release before takes it as one message

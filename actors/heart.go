@@ -54,7 +54,7 @@ func (h *heart) Receive(m any) {
 		h.Contain(s.sendComment)
 	}
 	n.mrtr.outcomes.Expire(now)
-	n.accounts.Settle(now)
+	n.accounts.DropStale(now)
 	n.cache.Expire(now)
 	jumped, running := n.clock.hasJumped(), int64(n.clock.sinceStart())
 	jumped = h.lease.cameBack(&n.site, now) || jumped

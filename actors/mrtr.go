@@ -568,7 +568,7 @@ func (r parkedRequest) concludeCall(rest []byte) {
 		if no := r.pool.accounts.reserveMemory(held, nil, in, quota.Parked, outcomeBytes+int64(len(p.outcome))); no != nil {
 			return // as if there were too many
 		}
-		if !held.Spare() { // The client's next request needs the room more.
+		if !held.HasSpareRoom() { // The client's next request needs the room more.
 			held.Free()
 			return
 		}

@@ -179,7 +179,7 @@ func (n *Node) Stats() Stats {
 	kept, cached := n.cache.Use()
 	return Stats{InFlight: int(n.accounts.InFlight()), Streams: n.streams.Len(), Sessions: n.sessions.Len() + n.bound.Len(), Connections: n.streams.attachments.Len() + n.bound.Len() + n.talking.len(),
 		Pending: n.pending.len(), Parked: int(n.mrtr.waiting.Load()), Accounts: n.accounts.Len(), Appends: n.streams.appends.Load(), Resumes: n.resumes.begun.Load(),
-		Takeovers: n.takeovers.taken.Load(), Overflowed: n.accounts.Overflowed(), LostPings: n.lostPings.Load(),
+		Takeovers: n.takeovers.taken.Load(), Overflowed: n.accounts.OverflowCount(), LostPings: n.lostPings.Load(),
 		TakeoverTime: time.Duration(n.takeovers.nanos.Load()), Attaches: n.readings.attaches.Load(), Readings: n.readings.len(), Replaying: n.resumes.replaying.Load(),
 		Forwarded: n.fleet.forwarded.Load(), Broken: n.relays.broken.Load(),
 		Recent: n.accounts.pace.Taken(time.Now()), Pacing: int64(n.accounts.pace.Waiting()), Cached: cached, Cache: kept}

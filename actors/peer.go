@@ -123,7 +123,7 @@ func (p *Peer) Subscribe(ctx context.Context, uri string) error {
 		changed := r.Subscribe(uri)
 		switch {
 		case !changed:
-		case quota.Over(int64(len(r.Subscribed)), p.svc.Limits.Subscriptions):
+		case quota.ExceedsLimit(int64(len(r.Subscribed)), p.svc.Limits.Subscriptions):
 			full = limits.SubscriptionsPerSession.Row
 		case bytesOf(r.Subscribed) > maxSubscribed:
 			full = limits.SubscribedURIs.Row
@@ -400,7 +400,7 @@ func (p clientSession) askClient(ctx context.Context, q Question) (Answer, error
 		return Answer{}, err
 	}
 	defer d.pending.closeQuestion(x)
-	entry := stream.Entry{Kind: stream.Request, Meta: record.AppendAsked(record.Question{ID: x.id, Key: q.Key}), Data: codec.AppendRequest(nil, []byte(x.id), q.Method, q.Params)}
+	entry := stream.Entry{Kind: stream.Request, Meta: record.QuestionMeta(record.Question{ID: x.id, Key: q.Key}), Data: codec.AppendRequest(nil, []byte(x.id), q.Method, q.Params)}
 	if err := p.sendMessage(ctx, entry); err != nil {
 		return Answer{}, err
 	}

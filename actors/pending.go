@@ -106,10 +106,10 @@ func (q *pendingRequests) addQuestion(s asker, on *streamActor, asked *Question)
 func (q *pendingRequests) admitQuestion(s asker) (*quota.Account, error) {
 	a := s.billedAccount()
 	switch {
-	case quota.Over(int64(q.counts[s.named()])+1, s.mostPending()):
+	case quota.ExceedsLimit(int64(q.counts[s.named()])+1, s.mostPending()):
 		q.refusals.Refused(limits.PendingPerSession.Row)
 		return nil, ErrTooManyPending
-	case quota.Over(a.Held[heldPending].Load()+a.Elsewhere(heldPending)+1, q.accounts.limits.Principal.Pending):
+	case quota.ExceedsLimit(a.Held[heldPending].Load()+a.HeldElsewhere(heldPending)+1, q.accounts.limits.Principal.Pending):
 		q.refusals.Refused(limits.PendingPerPrincipal.Row)
 		return nil, ErrTooManyPending
 	}

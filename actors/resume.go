@@ -705,7 +705,7 @@ func (h *heldResume) chargeResume(in *Input) bool {
 	for h.from == nil || h.from.Dropped() {
 		h.releaseCharge()
 		h.from = h.n.accounts.Of(in.Tenant, in.Address)
-		if gets := h.from.Held[heldGets].Add(1); quota.Over(gets+h.from.Held[heldStreams].Load(), h.n.accounts.limits.Principal.Streams) {
+		if gets := h.from.Held[heldGets].Add(1); quota.ExceedsLimit(gets+h.from.Held[heldStreams].Load(), h.n.accounts.limits.Principal.Streams) {
 			h.n.refusals.refuseRequest(h, refusal.Of(limits.StreamsPerPrincipal.Row), nil)
 			return false
 		}

@@ -264,7 +264,7 @@ func (d *sessions) createSession(ctx context.Context, svc *Service, in *Input, s
 // activateSession makes and starts the actor of a session, which frees held when it leaves memory.
 func (d *sessions) activateSession(svc *Service, key SessionKey, rec session.Record, rev uint64, held *quota.Holding) *sessionActor {
 	s := d.buildActor(svc, key, rec, rev)
-	s.memory.Move(held)
+	s.memory.TakeFrom(held)
 	s.peer.name = key.taggedID(d.keys)
 	s.home = storedHome{s}
 	s.shared = d.fleet.mail != nil

@@ -198,7 +198,7 @@ func (h storedHome) pushNotification(data []byte) (taken bool) {
 		return false
 	}
 	st, ok := s.sessions.streams.Get(StreamKey{s.key, s.view.Load().rec.Standalone})
-	if !ok || st.queued.Load() > int64(s.svc.Limits.Queue) || st.queued.Load() > waitingStep && s.sessions.accounts.Crowded(s.billedAccount()) ||
+	if !ok || st.queued.Load() > int64(s.svc.Limits.Queue) || st.queued.Load() > waitingStep && s.sessions.accounts.IsOutOfRoom(s.billedAccount()) ||
 		st.Post(&pushEntries{entries: []stream.Entry{{Kind: stream.Message, Data: data}}, ofSession: true}) != nil {
 		s.missed.Store(true) // the session's next stream, or resume, makes this good
 		return false

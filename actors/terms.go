@@ -150,7 +150,7 @@ type Limits struct {
 // Defaults fills the zero fields of l, but for Session.Fresh, which may be none.
 func (l Limits) Defaults() Limits {
 	fresh := l.Session.Fresh
-	limits.Default(&l)
+	limits.FillDefaults(&l)
 	l.Session.Fresh = fresh
 	l.SessionDrop, l.KeepAlive = cmp.Or(l.SessionDrop, time.Minute), cmp.Or(l.KeepAlive, 15*time.Second)
 	l.StoreWait, l.ResumeWait = cmp.Or(l.StoreWait, 5*time.Second), cmp.Or(l.ResumeWait, time.Minute)
@@ -179,7 +179,7 @@ type NodeLimits struct {
 
 // Defaults fills the zero fields of l.
 func (l NodeLimits) Defaults() NodeLimits {
-	limits.Default(&l)
+	limits.FillDefaults(&l)
 	l.Accounts, l.Bytes = cmp.Or(l.Accounts, limits.Accounts.Value()), cmp.Or(l.Bytes, -1)
 	l.Principal.Burst = quota.Burst(l.Principal.Rate, l.Principal.Burst)
 	return l

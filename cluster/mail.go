@@ -141,7 +141,7 @@ func (m *Mail) handleMessage(msg *nats.Msg, on string) {
 	}
 	if err != nil {
 		m.counts.refused.Add(1)
-		m.hits.Rarely(slog.LevelWarn, "messages of other nodes cannot be read", slog.Any("error", err))
+		m.hits.LogRarely(slog.LevelWarn, "messages of other nodes cannot be read", slog.Any("error", err))
 		return
 	}
 	if h.Form != letter.To && !m.listening.Load() {
@@ -167,7 +167,7 @@ func (m *Mail) handleLetter(msg *nats.Msg, h letter.Head, data []byte) {
 	defer m.turn.Unlock()
 	if !m.replays.First(&h) {
 		m.counts.replayed.Add(1)
-		m.hits.Rarely(slog.LevelWarn, "messages of other nodes come more than once", slog.String("from", h.Node))
+		m.hits.LogRarely(slog.LevelWarn, "messages of other nodes come more than once", slog.String("from", h.Node))
 		return
 	}
 	if m.receive == nil { // Nobody listens yet, or any more.
@@ -226,7 +226,7 @@ func (m *Mail) isReply(msg *nats.Msg) bool {
 	h, _, err := letter.Read(msg.Data)
 	if err != nil || h.Form < letter.Reply {
 		m.counts.refused.Add(1)
-		m.hits.Rarely(slog.LevelWarn, "replies of other nodes cannot be read", slog.Any("error", err))
+		m.hits.LogRarely(slog.LevelWarn, "replies of other nodes cannot be read", slog.Any("error", err))
 		return false
 	}
 	return m.checkMAC(msg, &h, msg.Subject, func(msg *nats.Msg) {
@@ -335,7 +335,7 @@ func (m *Mail) countUnsent(err error) {
 	}
 	m.counts.unsent.Add(1)
 	if !errors.Is(err, nats.ErrReconnectBufExceeded) { // The loss of the connection is logged.
-		m.hits.Rarely(slog.LevelWarn, "messages to other nodes are not sent", slog.Any("error", err))
+		m.hits.LogRarely(slog.LevelWarn, "messages to other nodes are not sent", slog.Any("error", err))
 	}
 }
 
@@ -485,7 +485,7 @@ func (m *Mail) checkMAC(msg *nats.Msg, h *letter.Head, on string, again func(*na
 	}
 	if !ok {
 		m.counts.forged.Add(1)
-		m.hits.Rarely(slog.LevelWarn, "messages that no other node has sent are dropped: somebody else may publish to the subjects of the nodes", slog.String("says_from", h.Node))
+		m.hits.LogRarely(slog.LevelWarn, "messages that no other node has sent are dropped: somebody else may publish to the subjects of the nodes", slog.String("says_from", h.Node))
 	}
 	return ok
 }
@@ -499,7 +499,7 @@ func (m *Mail) readRing() {
 		_, err = ring.readKeys(false)
 	}
 	if err != nil {
-		m.hits.Rarely(slog.LevelWarn, "the key of messages from other nodes cannot be read", slog.Any("error", err))
+		m.hits.LogRarely(slog.LevelWarn, "the key of messages from other nodes cannot be read", slog.Any("error", err))
 	}
 	defer m.waiting.endReading()
 	for _, l := range m.waiting.takeLetters(ring.newestEpoch() > before, time.Now()) {

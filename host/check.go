@@ -29,29 +29,29 @@ func (o Options) Check(t Target) error {
 	oneOf(&c, "Transport", o.Transport, HTTP, SSE)
 	oneOf(&c, "OnLoss", o.OnLoss, Restart, End)
 	if o.Prefix != "" && !prefixes.MatchString(o.Prefix) {
-		c.fault("Prefix", "%q: want up to 48 of A-Z a-z 0-9 _ . -, or NoPrefix", o.Prefix)
+		c.addFault("Prefix", "%q: want up to 48 of A-Z a-z 0-9 _ . -, or NoPrefix", o.Prefix)
 	}
-	c.patterns("Tools.Allow", o.Tools.Allow)
-	c.patterns("Tools.Deny", o.Tools.Deny)
-	c.scopes("Scopes", o.Scopes)
+	c.checkPatterns("Tools.Allow", o.Tools.Allow)
+	c.checkPatterns("Tools.Deny", o.Tools.Deny)
+	c.checkScopes("Scopes", o.Scopes)
 	for _, pattern := range slices.Sorted(maps.Keys(o.ToolScopes)) {
-		c.patterns("ToolScopes", []string{pattern})
-		c.scopes(fmt.Sprintf("ToolScopes[%q]", pattern), o.ToolScopes[pattern])
+		c.checkPatterns("ToolScopes", []string{pattern})
+		c.checkScopes(fmt.Sprintf("ToolScopes[%q]", pattern), o.ToolScopes[pattern])
 	}
-	c.patterns("Rerun.Safe", o.Rerun.Safe)
-	c.patterns("Rerun.Never", o.Rerun.Never)
-	c.roots(o.Roots)
-	c.pool(o.Pool)
+	c.checkPatterns("Rerun.Safe", o.Rerun.Safe)
+	c.checkPatterns("Rerun.Never", o.Rerun.Never)
+	c.checkRoots(o.Roots)
+	c.checkPool(o.Pool)
 	if math.IsNaN(o.StderrRate) || math.IsInf(o.StderrRate, 0) {
-		c.fault("StderrRate", "is no number")
+		c.addFault("StderrRate", "is no number")
 	}
-	c.variables(o.Env)
-	c.confinement(o.Confinement)
-	c.headers(o.Headers, o.PassHeaders)
+	c.checkEnv(o.Env)
+	c.checkConfinement(o.Confinement)
+	c.checkHeaders(o.Headers, o.PassHeaders)
 	if i := slices.Index(o.Hide, ""); i >= 0 {
-		c.fault(fmt.Sprintf("Hide[%d]", i), "is empty")
+		c.addFault(fmt.Sprintf("Hide[%d]", i), "is empty")
 	}
-	c.targeted(t, o)
+	c.checkOptionsFit(t, o)
 	return errors.Join(c.faults...)
 }
 
@@ -61,7 +61,7 @@ var prefixes = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,48}$`)
 // A checker collects what is wrong.
 type checker struct{ faults []error }
 
-func (c *checker) fault(field, format string, args ...any) {
+func (c *checker) addFault(field, format string, args ...any) {
 	c.faults = append(c.faults, fmt.Errorf("Options."+field+" "+format, args...))
 }
 
@@ -74,71 +74,71 @@ func oneOf[T ~string](c *checker, field string, value T, known ...T) {
 	for _, k := range known {
 		words = append(words, string(k))
 	}
-	c.fault(field, "is %q: want %s", value, strings.Join(words, ", "))
+	c.addFault(field, "is %q: want %s", value, strings.Join(words, ", "))
 }
 
-func (c *checker) patterns(field string, all []string) {
+func (c *checker) checkPatterns(field string, all []string) {
 	for i, p := range all {
 		if p == "" || len(p) > 256 {
-			c.fault(fmt.Sprintf("%s[%d]", field, i), "is no pattern of 1 to 256 bytes")
+			c.addFault(fmt.Sprintf("%s[%d]", field, i), "is no pattern of 1 to 256 bytes")
 		}
 	}
 }
 
-func (c *checker) scopes(field string, all []string) {
+func (c *checker) checkScopes(field string, all []string) {
 	for i := range all {
 		if err := scope.Check(all[i : i+1]); err != nil {
-			c.fault(field, "has %w", err)
+			c.addFault(field, "has %w", err)
 		}
 	}
 }
 
-func (c *checker) roots(r Roots) {
+func (c *checker) checkRoots(r Roots) {
 	if r.Forward && len(r.List) > 0 {
-		c.fault("Roots", "has Forward and List: set one of them")
+		c.addFault("Roots", "has Forward and List: set one of them")
 	}
 	for i, root := range r.List {
 		if !isFileURI(root) {
-			c.fault(fmt.Sprintf("Roots.List[%d].URI", i), "is no file:// URI, as roots are")
+			c.addFault(fmt.Sprintf("Roots.List[%d].URI", i), "is no file:// URI, as roots are")
 		}
 	}
 }
 
 func isFileURI(r mcp.Root) bool { return strings.HasPrefix(r.URI, "file:///") }
 
-func (c *checker) pool(p Pool) {
+func (c *checker) checkPool(p Pool) {
 	if p.Warm < 0 {
-		c.fault("Pool.Warm", "is negative")
+		c.addFault("Pool.Warm", "is negative")
 	}
 	if p.Queue < 0 {
-		c.fault("Pool.Queue", "is negative: it must be bounded")
+		c.addFault("Pool.Queue", "is negative: it must be bounded")
 	}
 	if p.StartTimeout < 0 || p.StartTimeout > 0 && p.StartTimeout < time.Millisecond {
-		c.fault("Pool.StartTimeout", "is %v: want a millisecond or more", p.StartTimeout)
+		c.addFault("Pool.StartTimeout", "is %v: want a millisecond or more", p.StartTimeout)
 	}
 	if p.Idle > 0 && p.Idle < time.Second {
-		c.fault("Pool.Idle", "is %v: want a second or more", p.Idle)
+		c.addFault("Pool.Idle", "is %v: want a second or more", p.Idle)
 	}
 	if p.MaxLife > 0 && p.MaxLife < time.Second {
-		c.fault("Pool.MaxLife", "is %v: want a second or more", p.MaxLife)
+		c.addFault("Pool.MaxLife", "is %v: want a second or more", p.MaxLife)
 	}
 	with := Options{Pool: p}.WithDefaults().Pool
 	if with.Max > 0 && p.Warm > with.Max {
-		c.fault("Pool.Warm", "is %d, more than Pool.Max", p.Warm)
+		c.addFault("Pool.Warm", "is %d, more than Pool.Max", p.Warm)
 	}
 }
 
-func (c *checker) variables(env Secrets) {
+func (c *checker) checkEnv(env Secrets) {
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		if before, _, found := strings.Cut(name, "="); name == "" || found || strings.ContainsRune(name, 0) {
-			c.fault("Env", "has a name that begins with %q, and that no variable can have", before) // behind = may be a value
+			c.addFault("Env", "has a name that begins with %q, and that no variable can have", before) // behind = may be a value
 		} else if strings.ContainsRune(env[name], 0) {
-			c.fault("Env", "has a zero byte in %s", name)
+			c.addFault("Env", "has a zero byte in %s", name)
 		}
 	}
 }
 
-func (c *checker) confinement(x Confinement) {
+func (c *checker) checkConfinement(x Confinement) {
 	oneOf(c, "Confinement.NoNewPrivs", x.NoNewPrivs, Off, Try, Require)
 	oneOf(c, "Confinement.NoNetwork", x.NoNetwork, Off, Try, Require)
 	oneOf(c, "Confinement.OwnPIDs", x.OwnPIDs, Off, Try, Require)
@@ -153,23 +153,23 @@ func (c *checker) confinement(x Confinement) {
 		{"Rlimits.AddressSpace", x.Rlimits.AddressSpace}, {"Cgroup.Memory", x.Cgroup.Memory}, {"Cgroup.Processes", int64(x.Cgroup.Processes)},
 	} {
 		if n.value < 0 {
-			c.fault("Confinement."+n.field, "is negative")
+			c.addFault("Confinement."+n.field, "is negative")
 		}
 	}
 	if x.Rlimits.CPU != 0 && x.Rlimits.CPU < time.Second {
-		c.fault("Confinement.Rlimits.CPU", "is %v: want a second or more", x.Rlimits.CPU)
+		c.addFault("Confinement.Rlimits.CPU", "is %v: want a second or more", x.Rlimits.CPU)
 	}
 	if !(x.Cgroup.CPUs >= 0) || math.IsInf(x.Cgroup.CPUs, 0) || x.Cgroup.CPUs > 0 && x.Cgroup.CPUs < 0.01 {
-		c.fault("Confinement.Cgroup.CPUs", "is %v: want 0.01 or more", x.Cgroup.CPUs)
+		c.addFault("Confinement.Cgroup.CPUs", "is %v: want 0.01 or more", x.Cgroup.CPUs)
 	}
-	c.absolute("Confinement.Files.Read", x.Files.Read)
-	c.absolute("Confinement.Files.Write", x.Files.Write)
+	c.requireAbsolute("Confinement.Files.Read", x.Files.Read)
+	c.requireAbsolute("Confinement.Files.Write", x.Files.Write)
 }
 
-func (c *checker) absolute(field string, paths []string) {
+func (c *checker) requireAbsolute(field string, paths []string) {
 	for i, path := range paths {
 		if !filepath.IsAbs(path) {
-			c.fault(fmt.Sprintf("%s[%d]", field, i), "is %q: want an absolute path", path)
+			c.addFault(fmt.Sprintf("%s[%d]", field, i), "is %q: want an absolute path", path)
 		}
 	}
 }
@@ -184,26 +184,26 @@ var ownHeaders = []string{"host", "content-", "connection", "keep-alive", "te", 
 // secretHeaders are for this server alone.
 var secretHeaders = []string{"authorization", "proxy-", "cookie", "set-cookie", "forwarded", "x-forwarded-"}
 
-// reserved reports whether a list has the name of a header.
-func reserved(list []string, name string) bool {
+// isListedHeader reports whether a list has the name of a header.
+func isListedHeader(list []string, name string) bool {
 	name = strings.ToLower(name)
 	return slices.ContainsFunc(list, func(r string) bool {
 		return name == r || strings.HasSuffix(r, "-") && strings.HasPrefix(name, r)
 	})
 }
 
-func (c *checker) headers(sent Secrets, passed []string) {
+func (c *checker) checkHeaders(sent Secrets, passed []string) {
 	seen := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(sent)) {
 		switch value := sent[name]; {
 		case !token.MatchString(name):
-			c.fault("Headers", "has the name %q, which no header can have", name)
-		case reserved(ownHeaders, name):
-			c.fault("Headers", "has %s, which belongs to the connection or the protocol", name)
+			c.addFault("Headers", "has the name %q, which no header can have", name)
+		case isListedHeader(ownHeaders, name):
+			c.addFault("Headers", "has %s, which belongs to the connection or the protocol", name)
 		case seen[strings.ToLower(name)]:
-			c.fault("Headers", "has %s twice, in capitals and small letters", name)
+			c.addFault("Headers", "has %s twice, in capitals and small letters", name)
 		case strings.ContainsAny(value, "\r\n\x00"):
-			c.fault("Headers", "has a line break or a zero byte in %s", name)
+			c.addFault("Headers", "has a line break or a zero byte in %s", name)
 		}
 		seen[strings.ToLower(name)] = true
 	}
@@ -211,24 +211,24 @@ func (c *checker) headers(sent Secrets, passed []string) {
 		field := fmt.Sprintf("PassHeaders[%d]", i)
 		switch {
 		case !token.MatchString(name):
-			c.fault(field, "is %q, which no header can be called", name)
-		case reserved(ownHeaders, name):
-			c.fault(field, "is %s, which belongs to the connection or the protocol", name)
-		case reserved(secretHeaders, name):
-			c.fault(field, "is %s, which is for this server and never passed on", name)
+			c.addFault(field, "is %q, which no header can be called", name)
+		case isListedHeader(ownHeaders, name):
+			c.addFault(field, "is %s, which belongs to the connection or the protocol", name)
+		case isListedHeader(secretHeaders, name):
+			c.addFault(field, "is %s, which is for this server and never passed on", name)
 		case seen[strings.ToLower(name)]:
-			c.fault(field, "is %s, which comes twice, or is in Headers", name)
+			c.addFault(field, "is %s, which comes twice, or is in Headers", name)
 		}
 		seen[strings.ToLower(name)] = true
 	}
 }
 
-// targeted refuses what a target of another kind has.
-func (c *checker) targeted(t Target, o Options) {
+// checkOptionsFit refuses what a target of another kind has.
+func (c *checker) checkOptionsFit(t Target, o Options) {
 	set := func(fields map[string]bool, of, kind string) {
 		for _, field := range slices.Sorted(maps.Keys(fields)) {
 			if fields[field] {
-				c.fault(field, "is for %s, and the target is %s", of, kind)
+				c.addFault(field, "is for %s, and the target is %s", of, kind)
 			}
 		}
 	}
@@ -252,7 +252,7 @@ func (c *checker) targeted(t Target, o Options) {
 	if !isURL {
 		set(map[string]bool{"Headers": len(o.Headers) > 0, "PassHeaders": len(o.PassHeaders) > 0, "Transport": o.Transport != ""}, "URLs", kind)
 	} else if u, err := url.Parse(raw); err == nil && u.User != nil && hasHeader(o.Headers, "Authorization") {
-		c.fault("Headers", "has Authorization, and the URL a user: set one of them")
+		c.addFault("Headers", "has Authorization, and the URL a user: set one of them")
 	}
 }
 

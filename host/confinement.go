@@ -48,7 +48,7 @@ type Rlimits struct {
 	CPU time.Duration
 }
 
-func (r Rlimits) any() bool {
+func (r Rlimits) hasBounds() bool {
 	r.Enforce = ""
 	return r != Rlimits{}
 }
@@ -64,7 +64,7 @@ type Files struct {
 	Write []string
 }
 
-func (f Files) any() bool { return len(f.Read)+len(f.Write) > 0 }
+func (f Files) hasPaths() bool { return len(f.Read)+len(f.Write) > 0 }
 
 // Cgroup are bounds for all processes of an instance together. 0 means none.
 type Cgroup struct {
@@ -78,7 +78,7 @@ type Cgroup struct {
 	Processes int
 }
 
-func (c Cgroup) any() bool {
+func (c Cgroup) hasBounds() bool {
 	c.Enforce = ""
 	return c != Cgroup{}
 }

@@ -162,21 +162,21 @@ type Pool struct {
 
 // WithDefaults returns the options with each one that is 0 set to its default. Maps and slices are those of o.
 func (o Options) WithDefaults() Options {
-	o.Isolation = or(o.Isolation, BySession)
-	o.OnLoss = or(o.OnLoss, Restart)
-	o.StderrRate = or(o.StderrRate, 20)
+	o.Isolation = orDefault(o.Isolation, BySession)
+	o.OnLoss = orDefault(o.OnLoss, Restart)
+	o.StderrRate = orDefault(o.StderrRate, 20)
 	p := &o.Pool
-	p.Max, p.MaxPerPrincipal, p.Queue = or(p.Max, 256), or(p.MaxPerPrincipal, 64), or(p.Queue, 256)
-	p.StartTimeout, p.Idle = or(p.StartTimeout, 2*time.Minute), or(p.Idle, 30*time.Minute)
+	p.Max, p.MaxPerPrincipal, p.Queue = orDefault(p.Max, 256), orDefault(p.MaxPerPrincipal, 64), orDefault(p.Queue, 256)
+	p.StartTimeout, p.Idle = orDefault(p.StartTimeout, 2*time.Minute), orDefault(p.Idle, 30*time.Minute)
 	c := &o.Confinement
-	c.NoNewPrivs, c.NoNetwork, c.OwnPIDs = or(c.NoNewPrivs, Off), or(c.NoNetwork, Off), or(c.OwnPIDs, Off)
-	c.Rlimits.Enforce = or(c.Rlimits.Enforce, enforceIf(c.Rlimits.any()))
-	c.Files.Enforce = or(c.Files.Enforce, enforceIf(c.Files.any()))
-	c.Cgroup.Enforce = or(c.Cgroup.Enforce, enforceIf(c.Cgroup.any()))
+	c.NoNewPrivs, c.NoNetwork, c.OwnPIDs = orDefault(c.NoNewPrivs, Off), orDefault(c.NoNetwork, Off), orDefault(c.OwnPIDs, Off)
+	c.Rlimits.Enforce = orDefault(c.Rlimits.Enforce, enforceIf(c.Rlimits.hasBounds()))
+	c.Files.Enforce = orDefault(c.Files.Enforce, enforceIf(c.Files.hasPaths()))
+	c.Cgroup.Enforce = orDefault(c.Cgroup.Enforce, enforceIf(c.Cgroup.hasBounds()))
 	return o
 }
 
-func or[T comparable](value, otherwise T) T {
+func orDefault[T comparable](value, otherwise T) T {
 	var zero T
 	if value == zero {
 		return otherwise

@@ -82,7 +82,7 @@ func (x *exchangeCharges) recallAccount() {
 // rememberAccount has the connection remember the account of x.
 func (x *exchangeCharges) rememberAccount() {
 	o := &x.h.o
-	if x.conn == nil || x.account == nil || o.Accounts.Shared(x.account) {
+	if x.conn == nil || x.account == nil || o.Accounts.IsShared(x.account) {
 		return
 	}
 	if c := x.conn.Account.Load(); c == nil || c.Address == x.remote && c.Account != x.account {

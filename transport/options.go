@@ -126,7 +126,7 @@ type Options struct {
 
 // withDefaults returns o with its defaults, and with host names and origins in lower case.
 func (o Options) withDefaults() Options {
-	limits.Default(&o)
+	limits.FillDefaults(&o)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}

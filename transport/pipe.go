@@ -36,7 +36,7 @@ type PipeOptions struct {
 }
 
 func (o PipeOptions) withDefaults() PipeOptions {
-	limits.Default(&o)
+	limits.FillDefaults(&o)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}

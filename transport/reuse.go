@@ -99,7 +99,7 @@ func (l *reuse) Close() error {
 // keepConn keeps c, which has carried whole requests and responses, for its next request. It returns false if the listener
 // is closed.
 func (l *reuse) keepConn(c net.Conn) bool {
-	c = http1.Bare(c)
+	c = http1.StripAhead(c)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	select {

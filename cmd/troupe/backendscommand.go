@@ -53,7 +53,7 @@ func backendsList(stdout io.Writer, data *string) *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return askServer(*data, func(c *admin.Client) error {
-				all, err := c.Hosted().Backends(cmd.Context())
+				all, err := c.HostedBackends().Backends(cmd.Context())
 				switch {
 				case err != nil:
 					return err
@@ -138,7 +138,7 @@ func backendsShow(stdout io.Writer, data *string) *cobra.Command {
 		Args: wantOne("backend", "troupe backends ls"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return askServer(*data, func(c *admin.Client) error {
-				d, err := c.Hosted().Backend(cmd.Context(), args[0])
+				d, err := c.HostedBackends().Backend(cmd.Context(), args[0])
 				switch {
 				case err != nil:
 					return err
@@ -226,7 +226,9 @@ func backendsLogs(stdout io.Writer, data *string) *cobra.Command {
   troupe backends logs memory -f | grep -i error`,
 		Args: wantOne("backend", "troupe backends ls"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return askServer(*data, func(c *admin.Client) error { return printLines(cmd.Context(), stdout, c.Hosted(), args[0], follow) })
+			return askServer(*data, func(c *admin.Client) error {
+				return printLines(cmd.Context(), stdout, c.HostedBackends(), args[0], follow)
+			})
 		},
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on as lines come")
@@ -287,7 +289,7 @@ func backendsRestart(stdout io.Writer, data *string) *cobra.Command {
 		Args: wantOne("backend", "troupe backends ls"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return askServer(*data, func(c *admin.Client) error {
-				did, err := c.Hosted().RestartBackend(context.WithoutCancel(cmd.Context()), args[0], atOnce)
+				did, err := c.HostedBackends().RestartBackend(context.WithoutCancel(cmd.Context()), args[0], atOnce)
 				if err == nil {
 					_, err = fmt.Fprintln(stdout, restartText(args[0], did))
 				}

@@ -135,7 +135,7 @@ func BenchmarkRequestLog(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	op, via := in.Operations("main").Operation(mcp.MethodToolsCall, "echo"), telemetry.Via{Revision: mcp.Latest, HTTP: 1}
+	op, via := in.NewOperations("main").Operation(mcp.MethodToolsCall, "echo"), telemetry.Via{Revision: mcp.Latest, HTTP: 1}
 	for _, format := range []string{"text", "json"} {
 		for _, gathered := range []bool{true, false} {
 			b.Run(fmt.Sprintf("format=%s/gathered=%v", format, gathered), func(b *testing.B) {
@@ -155,7 +155,7 @@ func BenchmarkRequestLog(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
 					if took := time.Millisecond; r.Wants(took, 0) {
-						op.Request(context.Background(), &r, via, "ann@https://id.example.com", took, 0)
+						op.LogRequest(context.Background(), &r, via, "ann@https://id.example.com", took, 0)
 					}
 				}
 			})

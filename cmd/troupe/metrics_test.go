@@ -39,14 +39,14 @@ func bothErasOf(servers int, in *telemetry.Instruments) {
 	ctx := context.Background()
 	legacy, modern := telemetry.Via{Revision: mcp.LatestLegacy, HTTP: 1}, telemetry.Via{Revision: mcp.Latest, HTTP: 1}
 	for i := range servers {
-		ops := in.Operations(fmt.Sprintf("server-%04d", i))
+		ops := in.NewOperations(fmt.Sprintf("server-%04d", i))
 		for _, method := range []string{mcp.MethodInitialize, mcp.NotifyInitialized} {
-			ops.Operation(method, "").End(ctx, legacy, time.Millisecond, 0)
+			ops.Operation(method, "").RecordRun(ctx, legacy, time.Millisecond, 0)
 		}
 		for n := range 5 {
 			tool := ops.Operation(mcp.MethodToolsCall, fmt.Sprintf("tool-%d", n))
-			tool.End(ctx, legacy, time.Millisecond, 0)
-			tool.End(ctx, modern, time.Millisecond, 0)
+			tool.RecordRun(ctx, legacy, time.Millisecond, 0)
+			tool.RecordRun(ctx, modern, time.Millisecond, 0)
 		}
 	}
 }
@@ -106,12 +106,12 @@ func TestMetricsOfManyTools(t *testing.T) {
 	when.Unraced(t, "tens of thousands of series, on one goroutine")
 	t.Parallel()
 	record := func(in *telemetry.Instruments) {
-		ops, via := in.Operations("main"), telemetry.Via{Revision: mcp.Latest, HTTP: 1}
+		ops, via := in.NewOperations("main"), telemetry.Via{Revision: mcp.Latest, HTTP: 1}
 		for i := range 30_000 {
-			ops.Operation(mcp.MethodToolsCall, fmt.Sprint("tool-", i)).End(context.Background(), via, time.Millisecond, i%7*-1000)
+			ops.Operation(mcp.MethodToolsCall, fmt.Sprint("tool-", i)).RecordRun(context.Background(), via, time.Millisecond, i%7*-1000)
 		}
 		for i := range 1000 {
-			ops.Operation(mcp.MethodToolsCall, "tool-1").End(context.Background(), via, time.Millisecond, 200_000+i)
+			ops.Operation(mcp.MethodToolsCall, "tool-1").RecordRun(context.Background(), via, time.Millisecond, 200_000+i)
 		}
 	}
 	for detail, most := range map[telemetry.Detail]int{telemetry.DetailAuto: 1100, telemetry.DetailTool: 20_200} {

@@ -178,7 +178,7 @@ func (s *settings) readFile(shared bool) error {
 		readers["auth"] = configfile.ReadAuth(&s.auth, filepath.Dir(s.config), os.ReadFile)
 	}
 	if s.table.Lookup("servers") != nil && !s.withoutSections {
-		from, err := hostfile.System(s.config)
+		from, err := hostfile.SystemSource(s.config)
 		if err != nil {
 			return fmt.Errorf("config: %w", err)
 		}

@@ -98,7 +98,7 @@ func (f fakeBackends) RestartBackend(ctx context.Context, name string, atOnce bo
 // TestBackends lists backends, shows one, reads its lines from a place on, and restarts it.
 func TestBackends(t *testing.T) {
 	t.Parallel()
-	b, ctx := served(t, dirOf(t)).Hosted(), t.Context()
+	b, ctx := served(t, dirOf(t)).HostedBackends(), t.Context()
 	if all, err := b.Backends(ctx); err != nil || len(all) != 1 || all[0].State != admin.BackendDown || !all[0].Retry.Equal(time.Unix(1, 0)) || all[0].Instances.Max != 3 {
 		t.Errorf("backends: %+v, %v", all, err)
 	}

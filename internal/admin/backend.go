@@ -156,8 +156,8 @@ func handleBackends(mux *http.ServeMux, b Backends) {
 // backends asks a node for its backends.
 type backends struct{ c *Client }
 
-// Hosted returns the backends of the node.
-func (c *Client) Hosted() Backends { return backends{c} }
+// HostedBackends returns the backends of the node.
+func (c *Client) HostedBackends() Backends { return backends{c} }
 
 // Backends implements [Backends].
 func (b backends) Backends(ctx context.Context) (all []Backend, err error) {

@@ -34,7 +34,7 @@ var _ operator.Operator = (*Client)(nil)
 // NewClient returns a client for the node that uses a data directory. Close it.
 func NewClient(dir string) *Client {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		path, done, err := short(dir)
+		path, done, err := shortSocketPath(dir)
 		if err != nil {
 			return nil, err
 		}
@@ -51,7 +51,7 @@ func (c *Client) Close() { c.hc.CloseIdleConnections() }
 // Query.Limit, if there are so many, and so does Tasks.
 func (c *Client) Sessions(ctx context.Context, q operator.Query) (all operator.SessionPage, err error) {
 	all.Sessions = []operator.Session{}
-	all.Next, err = c.list(q, func(q url.Values) (n int, next uint64, err error) {
+	all.Next, err = c.collectPages(q, func(q url.Values) (n int, next uint64, err error) {
 		var page operator.SessionPage
 		err = c.do(ctx, http.MethodGet, "/sessions?"+q.Encode(), &page)
 		all.Sessions = append(all.Sessions, page.Sessions...)
@@ -90,7 +90,7 @@ func (c *Client) EndPrincipal(ctx context.Context, principal string) (ended oper
 // Calls implements [operator.Operator].
 func (c *Client) Calls(ctx context.Context, q operator.Query) (page operator.CallPage, err error) {
 	q.Limit = min(q.Limit, operator.MaxPage)
-	err = c.do(ctx, http.MethodGet, "/calls?"+values(q).Encode(), &page)
+	err = c.do(ctx, http.MethodGet, "/calls?"+queryValues(q).Encode(), &page)
 	return page, err
 }
 
@@ -106,7 +106,7 @@ func (c *Client) CancelCall(ctx context.Context, id string) (call operator.Call,
 // Tasks implements [operator.Operator].
 func (c *Client) Tasks(ctx context.Context, q operator.Query) (all operator.TaskPage, err error) {
 	all.Tasks = []operator.Task{}
-	all.Next, err = c.list(q, func(q url.Values) (n int, next uint64, err error) {
+	all.Next, err = c.collectPages(q, func(q url.Values) (n int, next uint64, err error) {
 		var page operator.TaskPage
 		err = c.do(ctx, http.MethodGet, "/tasks?"+q.Encode(), &page)
 		all.Tasks = append(all.Tasks, page.Tasks...)
@@ -136,12 +136,12 @@ func (c *Client) CancelTask(ctx context.Context, id string) (t operator.Task, er
 // isNoName reports that a text names nothing in a path.
 func isNoName(id string) bool { return id == "" || id == "." || id == ".." }
 
-// list asks for pages until there are as many as q.Limit, or no more.
-func (c *Client) list(q operator.Query, page func(url.Values) (n int, next uint64, err error)) (next uint64, err error) {
+// collectPages asks for pages until there are as many as q.Limit, or no more.
+func (c *Client) collectPages(q operator.Query, page func(url.Values) (n int, next uint64, err error)) (next uint64, err error) {
 	want := cmp.Or(q.Limit, 100)
 	for {
 		q.Limit = min(want, operator.MaxPage)
-		n, next, err := page(values(q))
+		n, next, err := page(queryValues(q))
 		if want -= n; err != nil || next == 0 || want <= 0 {
 			return next, err
 		}
@@ -149,8 +149,8 @@ func (c *Client) list(q operator.Query, page func(url.Values) (n int, next uint6
 	}
 }
 
-// values are a query in the address of a list.
-func values(q operator.Query) url.Values {
+// queryValues are a query in the address of a list.
+func queryValues(q operator.Query) url.Values {
 	v := url.Values{}
 	for name, value := range map[string]string{"principal": q.Principal, "server": q.Server, "state": q.State} {
 		if value != "" {

@@ -4,4 +4,4 @@ package admin
 
 import "syscall"
 
-func private(_, _ string, _ syscall.RawConn) error { return nil }
+func makeSocketPrivate(_, _ string, _ syscall.RawConn) error { return nil }

@@ -4,8 +4,8 @@ package admin
 
 import "syscall"
 
-// private has a socket be its user's alone from the beginning, where the system takes the mode of the file from that of the socket. Listen
+// makeSocketPrivate has a socket be its user's alone from the beginning, where the system takes the mode of the file from that of the socket. Listen
 // sets it anyway.
-func private(_, _ string, c syscall.RawConn) error {
+func makeSocketPrivate(_, _ string, c syscall.RawConn) error {
 	return c.Control(func(fd uintptr) { _ = syscall.Fchmod(int(fd), 0o600) })
 }

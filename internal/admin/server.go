@@ -38,11 +38,11 @@ type Operated struct {
 
 // Listen begins to serve the socket of a data directory. A socket that nobody serves is replaced. ErrInUse: somebody does.
 func Listen(dir string, o Operated) (*Server, error) {
-	path, done, err := short(dir)
+	path, done, err := shortSocketPath(dir)
 	if err != nil {
 		return nil, fmt.Errorf("admin: %w", err)
 	}
-	s, err := listen(path, filepath.Join(dir, SocketName), o)
+	s, err := startServer(path, filepath.Join(dir, SocketName), o)
 	if err != nil {
 		done()
 		return nil, fmt.Errorf("admin: %w", err)
@@ -51,7 +51,7 @@ func Listen(dir string, o Operated) (*Server, error) {
 	return s, nil
 }
 
-func listen(path, file string, o Operated) (*Server, error) {
+func startServer(path, file string, o Operated) (*Server, error) {
 	if c, err := net.Dial("unix", path); err == nil {
 		_ = c.Close()
 		return nil, fmt.Errorf("%w: %s", ErrInUse, file)
@@ -64,14 +64,14 @@ func listen(path, file string, o Operated) (*Server, error) {
 			return nil, err
 		}
 	}
-	ln, err := (&net.ListenConfig{Control: private}).Listen(context.Background(), "unix", path)
+	ln, err := (&net.ListenConfig{Control: makeSocketPrivate}).Listen(context.Background(), "unix", path)
 	if err != nil {
 		return nil, err
 	}
 	if u, ok := ln.(*net.UnixListener); ok {
 		u.SetUnlinkOnClose(false) // Close removes the file, if it is still this one
 	}
-	s := &Server{path: file, hs: &http.Server{Handler: handler(o), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}}
+	s := &Server{path: file, hs: &http.Server{Handler: newHandler(o), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}}
 	err = os.Chmod(file, 0o600)
 	if err == nil {
 		s.file, err = os.Lstat(file)
@@ -93,8 +93,8 @@ func (s *Server) Close() error {
 	return err
 }
 
-// handler answers the requests.
-func handler(o Operated) http.Handler {
+// newHandler answers the requests.
+func newHandler(o Operated) http.Handler {
 	mux := http.NewServeMux()
 	handleNodes(mux, o.Operator)
 	handleSessions(mux, o.Operator)
@@ -148,9 +148,9 @@ func handleSessions(mux *http.ServeMux, o operator.Operator) {
 // handleList answers the requests for a list.
 func handleList[P any](mux *http.ServeMux, pattern string, list func(context.Context, operator.Query) (P, error)) {
 	mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-		q, err := query(r.URL.Query())
+		q, err := parseQuery(r.URL.Query())
 		if err != nil {
-			tell(w, http.StatusBadRequest, fault{Error: err.Error()})
+			writeJSON(w, http.StatusBadRequest, fault{Error: err.Error()})
 			return
 		}
 		page, err := list(r.Context(), q)
@@ -158,8 +158,8 @@ func handleList[P any](mux *http.ServeMux, pattern string, list func(context.Con
 	})
 }
 
-// query is which part of a list is asked for.
-func query(v url.Values) (q operator.Query, err error) {
+// parseQuery is which part of a list is asked for.
+func parseQuery(v url.Values) (q operator.Query, err error) {
 	q = operator.Query{Principal: v.Get("principal"), Server: v.Get("server"), State: v.Get("state")}
 	if s := v.Get("limit"); s != "" {
 		if q.Limit, err = strconv.Atoi(s); err != nil || q.Limit < 1 {
@@ -182,14 +182,14 @@ func handleKeys(mux *http.ServeMux, k Keys) {
 	})
 	mux.HandleFunc("POST /keys", func(w http.ResponseWriter, r *http.Request) {
 		var want KeyRequest
-		if asked(w, r, &want) {
+		if readBody(w, r, &want) {
 			made, err := k.CreateKey(r.Context(), want)
 			answer(w, made, err)
 		}
 	})
 	mux.HandleFunc("POST /keys/{key}/rotate", func(w http.ResponseWriter, r *http.Request) {
 		var how Rotation
-		if asked(w, r, &how) {
+		if readBody(w, r, &how) {
 			made, err := k.RotateKey(r.Context(), r.PathValue("key"), how)
 			answer(w, made, err)
 		}
@@ -208,7 +208,7 @@ func handleRevocations(mux *http.ServeMux, v Revocations) {
 	})
 	mux.HandleFunc("POST /revocations", func(w http.ResponseWriter, r *http.Request) {
 		var want RevocationRequest
-		if asked(w, r, &want) {
+		if readBody(w, r, &want) {
 			made, err := v.Revoke(r.Context(), want)
 			answer(w, made, err)
 		}
@@ -219,10 +219,10 @@ func handleRevocations(mux *http.ServeMux, v Revocations) {
 	})
 }
 
-// asked reads the body of a request, and reports whether it could.
-func asked(w http.ResponseWriter, r *http.Request, into any) bool {
+// readBody reads the body of a request, and reports whether it could.
+func readBody(w http.ResponseWriter, r *http.Request, into any) bool {
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10)).Decode(into); err != nil {
-		tell(w, http.StatusBadRequest, fault{Error: "the body cannot be read: " + err.Error()})
+		writeJSON(w, http.StatusBadRequest, fault{Error: "the body cannot be read: " + err.Error()})
 		return false
 	}
 	return true
@@ -264,19 +264,19 @@ var statuses = []struct {
 // answer sends a result, or the error in its place.
 func answer(w http.ResponseWriter, result any, err error) {
 	if err == nil {
-		tell(w, http.StatusOK, result)
+		writeJSON(w, http.StatusOK, result)
 		return
 	}
 	for _, known := range statuses {
 		if errors.Is(err, known.err) {
-			tell(w, known.status, fault{Error: err.Error()})
+			writeJSON(w, known.status, fault{Error: err.Error()})
 			return
 		}
 	}
-	tell(w, http.StatusServiceUnavailable, fault{err.Error(), result})
+	writeJSON(w, http.StatusServiceUnavailable, fault{err.Error(), result})
 }
 
-func tell(w http.ResponseWriter, status int, body any) {
+func writeJSON(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(body) // the client is gone

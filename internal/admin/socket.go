@@ -19,9 +19,9 @@ var ErrLongPath = errors.New("the path is too long for a UNIX socket")
 // fdDir has the open files of the process, on systems that have such a directory.
 const fdDir = "/proc/self/fd"
 
-// short returns a path of the socket that the system takes. A long one is reached through the open directory. The caller calls
+// shortSocketPath returns a path of the socket that the system takes. A long one is reached through the open directory. The caller calls
 // done when it needs the path no more.
-func short(dir string) (path string, done func(), err error) {
+func shortSocketPath(dir string) (path string, done func(), err error) {
 	path = filepath.Join(dir, SocketName)
 	if len(path) <= maxPath {
 		return path, func() {}, nil

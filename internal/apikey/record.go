@@ -30,7 +30,7 @@ const (
 // record is what is stored of a key, or the name of the key that a secret belongs to.
 type record struct {
 	Version int       `json:"v"`
-	Of      string    `json:"of,omitempty"` // the id of the key; everything else is empty then
+	OfKey   string    `json:"of,omitempty"` // the id of the key; everything else is empty then
 	ID      string    `json:"id,omitempty"`
 	Name    string    `json:"name,omitempty"`
 	Scopes  []string  `json:"scopes,omitempty"`
@@ -54,12 +54,12 @@ type secret struct {
 // errForm is the error of a record that cannot be read. A newer release may have written it.
 var errForm = errors.New("a record of an API key cannot be read")
 
-func decode(data []byte) (*record, error) {
+func decodeRecord(data []byte) (*record, error) {
 	r := new(record)
 	if err := json.Unmarshal(data, r); err != nil {
 		return nil, fmt.Errorf("%w: %w", errForm, err)
 	}
-	if r.Version != version || (r.ID == "") == (r.Of == "") {
+	if r.Version != version || (r.ID == "") == (r.OfKey == "") {
 		return nil, fmt.Errorf("%w: version %d", errForm, r.Version)
 	}
 	for _, s := range r.Secrets {
@@ -89,8 +89,8 @@ const idLength = 26
 // idOf is the id under which a secret is found.
 func idOf(d auth.KeyDigest) string { return idEncoding.EncodeToString(d[:16]) }
 
-// find returns the secret with a digest.
-func (r *record) find(d auth.KeyDigest) (secret, bool) {
+// findSecret returns the secret with a digest.
+func (r *record) findSecret(d auth.KeyDigest) (secret, bool) {
 	i := slices.IndexFunc(r.Secrets, func(s secret) bool { return string(s.Digest) == string(d[:]) })
 	if i < 0 {
 		return secret{}, false
@@ -98,8 +98,8 @@ func (r *record) find(d auth.KeyDigest) (secret, bool) {
 	return r.Secrets[i], true
 }
 
-// ended reports whether the key counts no more.
-func (r *record) ended(now time.Time) bool {
+// hasEnded reports whether the key counts no more.
+func (r *record) hasEnded(now time.Time) bool {
 	return !r.Revoked.IsZero() || !r.Expires.IsZero() && !now.Before(r.Expires)
 }
 
@@ -148,8 +148,8 @@ func (r *record) check(now time.Time) error {
 	return nil
 }
 
-// sooner is the sooner of two ends, of which the zero time is none.
-func sooner(a, b time.Time) time.Time {
+// soonerEnd is the sooner of two ends, of which the zero time is none.
+func soonerEnd(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
 	}

@@ -61,28 +61,28 @@ var (
 
 // Find implements auth.KeyStore.
 func (s *Store) Find(ctx context.Context, d auth.KeyDigest) (*auth.APIKey, error) {
-	r, _, err := s.ofSecret(ctx, d)
+	r, _, err := s.findRecord(ctx, d)
 	if err != nil {
 		return nil, err
 	}
-	of, ok := r.find(d)
+	of, ok := r.findSecret(d)
 	if !ok {
 		return nil, auth.ErrNoKey
 	}
 	k := r.key()
-	k.Created, k.Expires = of.Created, sooner(r.Expires, of.Ends)
+	k.Created, k.Expires = of.Created, soonerEnd(r.Expires, of.Ends)
 	return &k, nil
 }
 
-// ofSecret reads the record of the key that a secret belongs to. auth.ErrNoKey: there is none.
-func (s *Store) ofSecret(ctx context.Context, d auth.KeyDigest) (r *record, rev uint64, err error) {
-	if r, rev, err = s.read(ctx, idOf(d)); err == nil && r.Of != "" {
-		r, rev, err = s.read(ctx, r.Of)
+// findRecord reads the record of the key that a secret belongs to. auth.ErrNoKey: there is none.
+func (s *Store) findRecord(ctx context.Context, d auth.KeyDigest) (r *record, rev uint64, err error) {
+	if r, rev, err = s.readRecord(ctx, idOf(d)); err == nil && r.OfKey != "" {
+		r, rev, err = s.readRecord(ctx, r.OfKey)
 	}
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		err = auth.ErrNoKey
-	case err == nil && r.Of != "":
+	case err == nil && r.OfKey != "":
 		err = errForm
 	}
 	if err != nil {
@@ -91,12 +91,12 @@ func (s *Store) ofSecret(ctx context.Context, d auth.KeyDigest) (r *record, rev 
 	return r, rev, nil
 }
 
-func (s *Store) read(ctx context.Context, id string) (*record, uint64, error) {
+func (s *Store) readRecord(ctx context.Context, id string) (*record, uint64, error) {
 	data, rev, err := s.records.Peek(ctx, id)
 	if err != nil {
 		return nil, 0, err
 	}
-	r, err := decode(data)
+	r, err := decodeRecord(data)
 	return r, rev, err
 }
 
@@ -106,11 +106,11 @@ func (s *Store) Used(ctx context.Context, d auth.KeyDigest, day time.Time) error
 	for range attempts {
 		var r *record
 		var rev uint64
-		if r, rev, err = s.ofSecret(ctx, d); err != nil || !r.Used.Before(day) {
+		if r, rev, err = s.findRecord(ctx, d); err != nil || !r.Used.Before(day) {
 			break
 		}
 		r.Used = day
-		if err = s.update(ctx, r, rev); !errors.Is(err, store.ErrConflict) {
+		if err = s.updateRecord(ctx, r, rev); !errors.Is(err, store.ErrConflict) {
 			break
 		}
 	}
@@ -120,7 +120,7 @@ func (s *Store) Used(ctx context.Context, d auth.KeyDigest, day time.Time) error
 	return nil
 }
 
-func (s *Store) update(ctx context.Context, r *record, rev uint64) error {
+func (s *Store) updateRecord(ctx context.Context, r *record, rev uint64) error {
 	data, err := r.encode()
 	if err != nil {
 		return err
@@ -128,7 +128,7 @@ func (s *Store) update(ctx context.Context, r *record, rev uint64) error {
 	return s.records.Update(ctx, r.ID, data, rev, r.ttl(s.records.Now()))
 }
 
-func (s *Store) create(ctx context.Context, id string, r *record, ttl time.Duration) error {
+func (s *Store) createRecord(ctx context.Context, id string, r *record, ttl time.Duration) error {
 	data, err := r.encode()
 	if err != nil {
 		return err
@@ -147,7 +147,7 @@ func (s *Store) Create(ctx context.Context, want auth.APIKey) (k auth.APIKey, ke
 		r.Expires = time.Time{}
 	}
 	if err = r.check(now); err == nil {
-		err = s.admit(ctx, want.Name, now)
+		err = s.admitKey(ctx, want.Name, now)
 	}
 	var d auth.KeyDigest
 	if err == nil {
@@ -155,7 +155,7 @@ func (s *Store) Create(ctx context.Context, want auth.APIKey) (k auth.APIKey, ke
 	}
 	if err == nil {
 		r.ID, r.Secrets = idOf(d), []secret{{Digest: d[:], Created: now}}
-		err = s.create(ctx, r.ID, r, r.ttl(now))
+		err = s.createRecord(ctx, r.ID, r, r.ttl(now))
 	}
 	if err != nil {
 		return auth.APIKey{}, "", err
@@ -181,14 +181,14 @@ func newSecret() (key string, d auth.KeyDigest, err error) {
 	return key, d, nil
 }
 
-// admit refuses a key for which there is no room, and one of a name that another has.
-func (s *Store) admit(ctx context.Context, name string, now time.Time) error {
-	all, err := s.list(ctx)
+// admitKey refuses a key for which there is no room, and one of a name that another has.
+func (s *Store) admitKey(ctx context.Context, name string, now time.Time) error {
+	all, err := s.listRecords(ctx)
 	if err != nil {
 		return err
 	}
 	for _, r := range all {
-		if r.Name == name && !r.ended(now) {
+		if r.Name == name && !r.hasEnded(now) {
 			return fmt.Errorf("%w: %q has the id %s", ErrTaken, name, r.ID)
 		}
 	}
@@ -208,10 +208,10 @@ type listed struct {
 	rev uint64
 }
 
-// list returns the keys, the oldest first. Records that this release cannot read are left out.
-func (s *Store) list(ctx context.Context) (all []listed, err error) {
+// listRecords returns the keys, the oldest first. Records that this release cannot read are left out.
+func (s *Store) listRecords(ctx context.Context) (all []listed, err error) {
 	err = s.records.List(ctx, func(data []byte, rev uint64) {
-		if r, err := decode(data); err == nil && r.Of == "" {
+		if r, err := decodeRecord(data); err == nil && r.OfKey == "" {
 			all = append(all, listed{r, rev})
 		}
 	})
@@ -221,7 +221,7 @@ func (s *Store) list(ctx context.Context) (all []listed, err error) {
 
 // List returns all keys that are kept, the oldest first.
 func (s *Store) List(ctx context.Context) ([]auth.APIKey, error) {
-	all, err := s.list(ctx)
+	all, err := s.listRecords(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -240,15 +240,15 @@ func (s *Store) Rotate(ctx context.Context, idOrName string, overlap time.Durati
 	var old []secret
 	var r *record
 	if err == nil {
-		r, err = s.change(ctx, idOrName, func(r *record, now time.Time) error {
-			if r.ended(now) {
+		r, err = s.changeKey(ctx, idOrName, func(r *record, now time.Time) error {
+			if r.hasEnded(now) {
 				return fmt.Errorf("%w: make another one", ErrEnded)
 			}
 			old = slices.Clone(r.Secrets)
 			count := 0
 			for i := range r.Secrets {
 				one := &r.Secrets[i]
-				if one.Ends = sooner(sooner(one.Ends, r.Expires), now.Add(overlap)); now.Before(one.Ends) {
+				if one.Ends = soonerEnd(soonerEnd(one.Ends, r.Expires), now.Add(overlap)); now.Before(one.Ends) {
 					count++
 				}
 			}
@@ -268,7 +268,7 @@ func (s *Store) Rotate(ctx context.Context, idOrName string, overlap time.Durati
 			}
 			r.Secrets = append(r.Secrets, secret{Digest: d[:], Created: now})
 			// The record that names the key comes first: nobody has the secret before both are there.
-			if err := s.create(ctx, idOf(d), &record{Of: r.ID}, r.ttl(now)); !errors.Is(err, store.ErrConflict) {
+			if err := s.createRecord(ctx, idOf(d), &record{OfKey: r.ID}, r.ttl(now)); !errors.Is(err, store.ErrConflict) {
 				return err
 			}
 			return nil // made in the attempt before
@@ -277,13 +277,13 @@ func (s *Store) Rotate(ctx context.Context, idOrName string, overlap time.Durati
 	if err != nil {
 		return auth.APIKey{}, "", err
 	}
-	s.expire(ctx, r.ID, old, overlap+keepExpired)
+	s.expireSecretRecords(ctx, r.ID, old, overlap+keepExpired)
 	return r.key(), key, nil
 }
 
 // Revoke ends a key. ErrUnknown, ErrAmbiguous. To revoke it again changes nothing.
 func (s *Store) Revoke(ctx context.Context, idOrName string) (auth.APIKey, error) {
-	r, err := s.change(ctx, idOrName, func(r *record, now time.Time) error {
+	r, err := s.changeKey(ctx, idOrName, func(r *record, now time.Time) error {
 		if !r.Revoked.IsZero() {
 			return errSame
 		}
@@ -293,18 +293,18 @@ func (s *Store) Revoke(ctx context.Context, idOrName string) (auth.APIKey, error
 	if err != nil {
 		return auth.APIKey{}, err
 	}
-	s.expire(ctx, r.ID, r.Secrets, r.ttl(s.records.Now()))
+	s.expireSecretRecords(ctx, r.ID, r.Secrets, r.ttl(s.records.Now()))
 	return r.key(), nil
 }
 
 // errSame says that a record needs no change.
 var errSame = errors.New("as it is")
 
-// change changes the record of a key.
-func (s *Store) change(ctx context.Context, idOrName string, f func(r *record, now time.Time) error) (*record, error) {
+// changeKey changes the record of a key.
+func (s *Store) changeKey(ctx context.Context, idOrName string, f func(r *record, now time.Time) error) (*record, error) {
 	var err error
 	for range attempts {
-		r, rev, found := s.resolve(ctx, idOrName)
+		r, rev, found := s.resolveKey(ctx, idOrName)
 		if found != nil {
 			return nil, found
 		}
@@ -314,30 +314,30 @@ func (s *Store) change(ctx context.Context, idOrName string, f func(r *record, n
 		if err != nil {
 			return nil, err
 		}
-		if err = s.update(ctx, r, rev); !errors.Is(err, store.ErrConflict) {
+		if err = s.updateRecord(ctx, r, rev); !errors.Is(err, store.ErrConflict) {
 			return r, err
 		}
 	}
 	return nil, err
 }
 
-// resolve finds a key by its id, or by its name: that of one that counts, or else of the only one.
-func (s *Store) resolve(ctx context.Context, idOrName string) (*record, uint64, error) {
+// resolveKey finds a key by its id, or by its name: that of one that counts, or else of the only one.
+func (s *Store) resolveKey(ctx context.Context, idOrName string) (*record, uint64, error) {
 	if _, err := idEncoding.DecodeString(idOrName); err == nil && len(idOrName) == idLength {
-		switch r, rev, err := s.read(ctx, idOrName); {
-		case err == nil && r.Of == "":
+		switch r, rev, err := s.readRecord(ctx, idOrName); {
+		case err == nil && r.OfKey == "":
 			return r, rev, nil
 		case err != nil && !errors.Is(err, store.ErrNotFound):
 			return nil, 0, err
 		}
 	}
-	all, err := s.list(ctx)
+	all, err := s.listRecords(ctx)
 	if err != nil {
 		return nil, 0, err
 	}
 	all = slices.DeleteFunc(all, func(l listed) bool { return l.Name != idOrName })
 	now := s.now()
-	if counts := slices.DeleteFunc(slices.Clone(all), func(l listed) bool { return l.ended(now) }); len(counts) > 0 {
+	if counts := slices.DeleteFunc(slices.Clone(all), func(l listed) bool { return l.hasEnded(now) }); len(counts) > 0 {
 		all = counts
 	}
 	switch len(all) {
@@ -349,8 +349,8 @@ func (s *Store) resolve(ctx context.Context, idOrName string) (*record, uint64, 
 	return nil, 0, fmt.Errorf("%w: %.80q: use the id", ErrAmbiguous, idOrName)
 }
 
-// expire has the records that name a key for its secrets go after a time; 0 leaves them. If that fails they stay for longer, and say nothing.
-func (s *Store) expire(ctx context.Context, id string, of []secret, ttl time.Duration) {
+// expireSecretRecords has the records that name a key for its secrets go after a time; 0 leaves them. If that fails they stay for longer, and say nothing.
+func (s *Store) expireSecretRecords(ctx context.Context, id string, of []secret, ttl time.Duration) {
 	for _, one := range of {
 		at := idOf(auth.KeyDigest(one.Digest))
 		if at == id || ttl == 0 {

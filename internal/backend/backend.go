@@ -41,8 +41,8 @@ func (b *Backend) isCommand() bool {
 	return ok
 }
 
-// known is what the configuration says of the backend's era.
-func (b *Backend) known() (era upstream.Era, pinned bool) {
+// configuredEra is what the configuration says of the backend's era.
+func (b *Backend) configuredEra() (era upstream.Era, pinned bool) {
 	switch b.Options.Era {
 	case host.Legacy:
 		return upstream.EraLegacy, true
@@ -77,7 +77,7 @@ var passedOn = []string{"HOME", "PATH", "USER", "LOGNAME", "SHELL", "TERM", "LAN
 // spec says how a process of the backend is started.
 func (b *Backend) spec(lookup func(string) (string, bool), id, note, dir string) keeper.Spec {
 	name, args, _ := b.Target.Command()
-	s := keeper.Spec{ID: id, Note: note, Command: append([]string{name}, args...), Dir: dir, Confine: confine(&b.Options.Confinement)}
+	s := keeper.Spec{ID: id, Note: note, Command: append([]string{name}, args...), Dir: dir, Confine: keeperConfinement(&b.Options.Confinement)}
 	if b.Options.Dir != "" {
 		s.Dir = b.Options.Dir
 	}
@@ -92,8 +92,8 @@ func (b *Backend) spec(lookup func(string) (string, bool), id, note, dir string)
 	return s
 }
 
-// confine is what a keeper is told of a confinement.
-func confine(c *host.Confinement) keeper.Confine {
+// keeperConfinement is what a keeper is told of a confinement.
+func keeperConfinement(c *host.Confinement) keeper.Confine {
 	out := keeper.Confine{
 		Privileges: keeper.Mode(c.NoNewPrivs),
 		Limits:     keeper.Mode(c.Rlimits.Enforce), OpenFiles: uint64(c.Rlimits.OpenFiles), Processes: uint64(c.Rlimits.Processes), AddressSpace: uint64(c.Rlimits.AddressSpace),
@@ -114,11 +114,11 @@ func confine(c *host.Confinement) keeper.Confine {
 	return out
 }
 
-// unenforced is what a process is not confined to, in a sentence.
-func unenforced(p *keeper.Process) string { return strings.Join(p.Unenforced(), "; ") }
+// missingConfinement is what a process is not confined to, in a sentence.
+func missingConfinement(p *keeper.Process) string { return strings.Join(p.Unenforced(), "; ") }
 
-// waits waits until a channel is closed, and reports whether that was before a time was over.
-func waits(clock upstream.Clock, c <-chan struct{}, most time.Duration) bool {
+// awaitSignal waits until a channel is closed, and reports whether that was before a time was over.
+func awaitSignal(clock upstream.Clock, c <-chan struct{}, most time.Duration) bool {
 	over := make(chan struct{})
 	defer clock.AfterFunc(most, func() { close(over) })()
 	select {

@@ -128,7 +128,7 @@ func (b *Backends) Configure(ctx context.Context, all []Backend) {
 	}
 	for i := range m.before {
 		if !slices.ContainsFunc(all, func(of Backend) bool { return of.Digest == m.before[i].Digest }) {
-			b.catalogues.drop(m.before[i].Digest)
+			b.catalogues.forgetDigest(m.before[i].Digest)
 		}
 	}
 	for i := range all {
@@ -138,7 +138,7 @@ func (b *Backends) Configure(ctx context.Context, all []Backend) {
 		b.lives.Go(func() {
 			defer close(b.adopted)
 			if b.c.Processes != nil && slices.ContainsFunc(all, func(of Backend) bool { return of.isCommand() }) {
-				b.adopt()
+				b.adoptProcesses()
 			}
 		})
 	})
@@ -226,7 +226,7 @@ func (b *Backends) Call(ctx context.Context, name string, c Caller, q Request) (
 		lost, q.Begun = err, begun
 	}
 	for try := 1; ; try++ {
-		l, err := b.lend(ctx, name, &c, &q)
+		l, err := b.leaseInstance(ctx, name, &c, &q)
 		if err != nil {
 			return upstream.Response{}, cmp.Or(lost, err)
 		}
@@ -236,14 +236,14 @@ func (b *Backends) Call(ctx context.Context, name string, c Caller, q Request) (
 			return r, nil
 		}
 		f, _ := errors.AsType[*upstream.Failure](err)
-		if ctx.Err() != nil || f == nil || try == mostTries || !mayTryAgain(f, q.Safe) || l.in.isNobodys() {
-			if err = l.in.failed(ctx, err); errors.Is(err, upstream.ErrUnsent) {
+		if ctx.Err() != nil || f == nil || try == mostTries || !mayTryAgain(f, q.Safe) || l.in.isHolderGone() {
+			if err = l.in.callError(ctx, err); errors.Is(err, upstream.ErrUnsent) {
 				err = cmp.Or(lost, err)
 			}
 			return upstream.Response{}, err
 		}
 		if f.Outcome == upstream.Lost {
-			lost = failed(name, err)
+			lost = newCallError(name, err)
 		}
 		q.Begun = nil // what was begun is lost with its instance
 	}
@@ -254,7 +254,7 @@ func joinLeft(ctx context.Context, b *Backends, name string, c *Caller, q *Reque
 	left := b.left.claim(q.Key)
 	if left == nil {
 		goes, err := Inherit(ctx, b, name, *c)
-		for errors.Is(err, errUnknownLeft) && !waits(b.c.Clock, ctx.Done(), depositAgain) { // its answer may be there
+		for errors.Is(err, errUnknownLeft) && !awaitSignal(b.c.Clock, ctx.Done(), depositAgain) { // its answer may be there
 			goes, err = Inherit(ctx, b, name, *c)
 		}
 		if goes {
@@ -262,7 +262,7 @@ func joinLeft(ctx context.Context, b *Backends, name string, c *Caller, q *Reque
 		}
 	}
 	if left == nil {
-		return upstream.Response{}, failed(name, &upstream.Failure{Why: upstream.ReasonEnded, Text: "its instance was lost"})
+		return upstream.Response{}, newCallError(name, &upstream.Failure{Why: upstream.ReasonEnded, Text: "its instance was lost"})
 	}
 	r, err := left.join(ctx, q)
 	if err != nil || q.Follow == nil {
@@ -292,10 +292,10 @@ func mayTryAgain(f *upstream.Failure, safe bool) bool {
 
 // callOn asks the instance of a lease, and gives it back.
 func (b *Backends) callOn(ctx context.Context, l *lease, q *Request) (upstream.Response, error) {
-	r, err := l.in.ask(ctx, q, l.want.Askable, func() { b.tell(&withdrawn{l}) })
+	r, err := l.in.ask(ctx, q, l.want.Askable, func() { b.tellPool(&withdrawn{l}) })
 	f, _ := errors.AsType[*upstream.Failure](err)
 	if f != nil && (f.Why == upstream.ReasonEnded && l.in.of.hasLines() || f.Why == upstream.ReasonSessionGone) {
-		b.tell(&hasBroken{l.in, f}) // before another want could get it
+		b.tellPool(&hasBroken{l.in, f}) // before another want could get it
 		l.in.giveUp(f)
 	}
 	b.giveBack(l, inDoubt(f) && l.in.of.hasLines())
@@ -310,7 +310,7 @@ func inDoubt(f *upstream.Failure) bool {
 // Notify sends a notification to the instance of a session, if there is one.
 func (b *Backends) Notify(ctx context.Context, name, session, method string, params []byte) error {
 	for _, in := range instancesOf(b, name, sessionHolder(session)) {
-		conn, err := in.opened(ctx)
+		conn, err := in.awaitConn(ctx)
 		if err == nil && !in.isModern() { // which has no session
 			err = conn.Notify(ctx, method, params)
 		}
@@ -328,8 +328,8 @@ func (b *Backends) SessionGone(session string, moved bool) {
 	if moved {
 		why = pool.Moved
 	}
-	b.subscriptions.forget(holder)
-	b.tell(&holderGone{holder, why})
+	b.subscriptions.forgetHolder(holder)
+	b.tellPool(&holderGone{holder, why})
 }
 
 // Inherit begins an instance for a caller that goes on with what an earlier process, or another node, has left in the store, unless it has one. It reports
@@ -346,10 +346,10 @@ func Inherit(ctx context.Context, b *Backends, name string, c Caller) (bool, err
 	if holder != "" && slices.ContainsFunc(instancesOf(b, name, holder), (*instance).hasFound) {
 		return true, nil
 	}
-	if left, err := b.deposits.find(ctx, depositName(of, c.kindOf(of), holder, b.c.Node)); err != nil || !left {
+	if left, err := b.deposits.hasDeposit(ctx, depositName(of, c.kindOf(of), holder, b.c.Node)); err != nil || !left {
 		return false, err
 	}
-	l, err := b.lend(ctx, name, &c, &Request{})
+	l, err := b.leaseInstance(ctx, name, &c, &Request{})
 	if err != nil {
 		return false, err
 	}
@@ -383,7 +383,7 @@ func (b *Backends) Learn(ctx context.Context, name string, c Caller) (*Catalogue
 	if known, ok := b.Catalogue(name, c); ok && b.Knows(name, c) {
 		return known, nil
 	}
-	l, err := b.lend(ctx, name, &c, &Request{looks: true})
+	l, err := b.leaseInstance(ctx, name, &c, &Request{looks: true})
 	if err != nil {
 		return nil, err
 	}
@@ -403,7 +403,7 @@ func (b *Backends) Learn(ctx context.Context, name string, c Caller) (*Catalogue
 // Close ends all instances, or leaves processes that a keeper has to the next process for as long as keep says. It waits for that until
 // ctx ends.
 func (b *Backends) Close(ctx context.Context, keep time.Duration) {
-	b.tell(&shutDown{keep > 0})
+	b.tellPool(&shutDown{keep > 0})
 	over := make(chan struct{})
 	go func() {
 		b.lives.Wait()
@@ -421,11 +421,11 @@ func (b *Backends) Close(ctx context.Context, keep time.Duration) {
 	b.keep.close(ctx, max(keep, 0))
 }
 
-// tell sends a message to the pool. It is lost once the pool is closed, when nobody waits for it.
-func (b *Backends) tell(m any) { _ = b.pool.Post(m) }
+// tellPool sends a message to the pool. It is lost once the pool is closed, when nobody waits for it.
+func (b *Backends) tellPool(m any) { _ = b.pool.Post(m) }
 
-// background does something that nobody waits for, but the end of the process.
-func (b *Backends) background(f func(ctx context.Context)) {
+// runInBackground does something that nobody waits for, but the end of the process.
+func (b *Backends) runInBackground(f func(ctx context.Context)) {
 	b.lives.Go(func() {
 		ctx, cancel := context.WithTimeout(b.life, 30*time.Second)
 		defer cancel()
@@ -433,8 +433,8 @@ func (b *Backends) background(f func(ctx context.Context)) {
 	})
 }
 
-// contain runs code of the program, whose panic is logged and goes no further.
-func (b *Backends) contain(f func()) error {
+// containPanic runs code of the program, whose panic is logged and goes no further.
+func (b *Backends) containPanic(f func()) error {
 	failure := guard.Apart(f)
 	if failure == nil {
 		return nil
@@ -476,18 +476,18 @@ func tellInstances(ctx context.Context, b *Backends, name string, c *Caller, q *
 	}
 	uri := uriOf(q.Params)
 	if q.Method == mcp.MethodResourcesUnsubscribe {
-		b.subscriptions.drop(ownership{name, holder}, uri)
+		b.subscriptions.forgetResource(ownership{name, holder}, uri)
 	}
 	for _, in := range instancesOf(b, name, holder) {
-		if _, err := in.opened(ctx); err != nil {
+		if _, err := in.awaitConn(ctx); err != nil {
 			continue // it has not begun, or this request has been given up
 		}
 		if q.Method == mcp.MethodLoggingSetLevel {
 			level, _ := codec.Str(codec.Field(q.Params, "level"))
-			leveler{in}.settle(ctx, level)
+			leveler{in}.tellLevel(ctx, level)
 			continue
 		}
-		if r, err := (hearing{in}).unfollow(ctx, uri); err == nil && r.Kind == upstream.Refused && answer.Kind != upstream.Refused {
+		if r, err := (hearing{in}).unfollowResource(ctx, uri); err == nil && r.Kind == upstream.Refused && answer.Kind != upstream.Refused {
 			answer = r
 		}
 	}
@@ -518,8 +518,8 @@ type keeping struct {
 	client *keeper.Client
 }
 
-// keeper returns the connection to what has the processes, and makes it if there is none.
-func (b *Backends) keeper(ctx context.Context) (*keeper.Client, error) {
+// connectKeeper returns the connection to what has the processes, and makes it if there is none.
+func (b *Backends) connectKeeper(ctx context.Context) (*keeper.Client, error) {
 	if b.c.Processes == nil {
 		return nil, errors.New("this server was given nothing that could keep them")
 	}
@@ -560,7 +560,7 @@ func (b *Backends) replaceKeeper(c *keeper.Client) {
 	}
 	ctx, cancel := context.WithTimeout(b.life, adoptWait)
 	defer cancel()
-	if _, err := b.keeper(ctx); err != nil && b.life.Err() == nil {
+	if _, err := b.connectKeeper(ctx); err != nil && b.life.Err() == nil {
 		b.c.Log.Warn("nobody keeps the processes of backends: they cannot be started", "error", err)
 	}
 }

@@ -93,7 +93,7 @@ func TestWhatAnInstanceSays(t *testing.T) {
 			Progress: func(params []byte) { note("progress") },
 			Event: func(e Event) {
 				note(e.Method)
-				if e.Question() {
+				if e.IsQuestion() {
 					go func() { _ = e.Answer(context.Background(), []byte(`{"action":"decline"}`)) }()
 				}
 			},

@@ -63,9 +63,9 @@ func sessionOf(holder string) string {
 	return session
 }
 
-// told are the capabilities that an instance of a backend is told of the clients that it serves: an object as raw JSON.
+// toldCapabilities are the capabilities that an instance of a backend is told of the clients that it serves: an object as raw JSON.
 // Only what a server may ask for counts, so that clients that differ in nothing else share instances.
-func (c *Caller) told(o *host.Options) []byte {
+func (c *Caller) toldCapabilities(o *host.Options) []byte {
 	out := []byte{'{'}
 	add := func(name string, value []byte) {
 		if value == nil {
@@ -94,14 +94,14 @@ func (c *Caller) kindOf(b *Backend) pool.Kind {
 	if c.Modern {
 		era = upstream.EraModern
 	}
-	if pin, pinned := b.known(); pinned {
+	if pin, pinned := b.configuredEra(); pinned {
 		era = pin
 	}
-	return pool.Kind{Backend: b.Name, Digest: b.Digest, Client: era.String() + " " + string(c.told(&b.Options))}
+	return pool.Kind{Backend: b.Name, Digest: b.Digest, Client: era.String() + " " + string(c.toldCapabilities(&b.Options))}
 }
 
-// told returns what an instance of a kind is told of its clients: the era in which a backend of both is spoken to, and capabilities.
-func told(k pool.Kind) (upstream.Era, []byte) {
+// parseClient returns what an instance of a kind is told of its clients: the era in which a backend of both is spoken to, and capabilities.
+func parseClient(k pool.Kind) (upstream.Era, []byte) {
 	name, capabilities, _ := strings.Cut(k.Client, " ")
 	era, _ := upstream.ParseEra(name)
 	return era, []byte(capabilities)

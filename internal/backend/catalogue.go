@@ -121,9 +121,9 @@ func (c *catalogues) eraOf(digest string) upstream.Era {
 	return upstream.EraUnknown
 }
 
-// look returns what is known of the backends with a digest: the catalogue that was noted last of a kind, nil if there is none, and the
+// knownOf returns what is known of the backends with a digest: the catalogue that was noted last of a kind, nil if there is none, and the
 // revisions that instances of each kind speak, the oldest first.
-func (c *catalogues) look(digest string) (last *Catalogue, revisions []mcp.Revision) {
+func (c *catalogues) knownOf(digest string) (last *Catalogue, revisions []mcp.Revision) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, k := range c.order[digest] {
@@ -155,15 +155,15 @@ func (c *catalogues) note(k pool.Kind, holder string, is *Catalogue, first bool)
 	return before
 }
 
-// forget drops what the instances of a kind have listed for a holder.
-func (c *catalogues) forget(k pool.Kind, holder string) {
+// forgetHolding drops what the instances of a kind have listed for a holder.
+func (c *catalogues) forgetHolding(k pool.Kind, holder string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.own, holding{k, holder})
 }
 
-// drop forgets all of a configuration that no backend has any more.
-func (c *catalogues) drop(digest string) {
+// forgetDigest forgets all of a configuration that no backend has any more.
+func (c *catalogues) forgetDigest(digest string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, k := range c.order[digest] {
@@ -288,7 +288,7 @@ func (in lister) listStale(first bool) {
 func (b *Backends) catalogueChanged(in *instance, lists []listing.Of) {
 	if b.c.Catalogues != nil {
 		digest := in.of.Digest
-		b.background(func(ctx context.Context) {
+		b.runInBackground(func(ctx context.Context) {
 			data, err := b.catalogues.marshal(digest)
 			if err == nil {
 				err = b.c.Catalogues.Store(ctx, digest, data)

@@ -53,7 +53,7 @@ const (
 // depositName is where in the store the instance of a holder has what it leaves, "" if it leaves nothing there: it is for one call, or nobody's
 // yet. Sessions have theirs at any node, principals and what all share one at each.
 func depositName(of *Backend, k pool.Kind, holder, node string) string {
-	era, pinned := of.known()
+	era, pinned := of.configuredEra()
 	switch _, isURL := of.Target.URL(); {
 	case !isURL, of.Options.Isolation == host.ByCall, of.Options.Transport == host.SSE, pinned && era == upstream.EraModern: // of which nothing goes on
 		return ""
@@ -125,8 +125,8 @@ func (d *deposits) awaitLeaving(ctx context.Context, name string) {
 	}
 }
 
-// find reports whether something lies under a name, or an instance of this process has it. errUnknownLeft: nobody knows.
-func (d *deposits) find(ctx context.Context, name string) (bool, error) {
+// hasDeposit reports whether something lies under a name, or an instance of this process has it. errUnknownLeft: nobody knows.
+func (d *deposits) hasDeposit(ctx context.Context, name string) (bool, error) {
 	if d == nil || name == "" {
 		return false, nil
 	}
@@ -198,24 +198,24 @@ func (x *deposit) takeOver(ctx context.Context, edit func(texts map[string][]byt
 		switch {
 		case err != nil:
 		case found && stored.Owner == x.owner: // it was stored, and nobody has said so
-			x.note(rev)
+			x.noteStored(rev)
 			return true, nil
 		case rev == 0:
-			x.hold(nil)
+			x.setTexts(nil)
 			return false, nil
 		case found && stored.Owner != from:
 			return true, ErrTaken
 		default:
 			found, from = true, stored.Owner
 			texts := edit(stored.Texts)
-			x.hold(texts)
+			x.setTexts(texts)
 			data, _ := json.Marshal(storedDeposit{x.owner, texts}) // of texts and bytes
 			if rev, err = x.save(ctx, data, rev); err == nil {
-				x.note(rev)
+				x.noteStored(rev)
 				return true, nil
 			}
 		}
-		if tries == mostTakes || !found || waits(x.all.clock, ctx.Done(), depositAgain/10) {
+		if tries == mostTakes || !found || awaitSignal(x.all.clock, ctx.Done(), depositAgain/10) {
 			x.all.log.Warn("what an earlier process has left of a session at a backend is not known", "error", err)
 			return found, errUnknownLeft
 		}
@@ -225,15 +225,15 @@ func (x *deposit) takeOver(ctx context.Context, edit func(texts map[string][]byt
 // mostTakes is how often a deposit is tried to be taken that changes meanwhile.
 const mostTakes = 5
 
-// note notes that what it had when it was given rev is stored.
-func (x *deposit) note(rev uint64) {
+// noteStored notes that what it had when it was given rev is stored.
+func (x *deposit) noteStored(rev uint64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.rev, x.saved = rev, x.all.clock.Now()
 }
 
-// hold has it be these texts, which are not stored by that.
-func (x *deposit) hold(texts map[string][]byte) {
+// setTexts has it be these texts, which are not stored by that.
+func (x *deposit) setTexts(texts map[string][]byte) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.texts, x.size = make(map[string][]byte), 0
@@ -273,7 +273,7 @@ func (x *deposit) Remember(name string, text []byte) error {
 		size += len(name) + len(text)
 	}
 	x.size = size
-	x.store()
+	x.scheduleStore()
 	return nil
 }
 
@@ -282,12 +282,12 @@ func (x *deposit) refresh() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.all.clock.Now().Sub(x.saved) > x.keep/2 {
-		x.store()
+		x.scheduleStore()
 	}
 }
 
-// store has it stored, now and then. The caller has the lock.
-func (x *deposit) store() {
+// scheduleStore has it stored, now and then. The caller has the lock.
+func (x *deposit) scheduleStore() {
 	if x.over {
 		return
 	}
@@ -342,38 +342,38 @@ func (x *deposit) awaitStored() {
 func (x *deposit) storeAll(ctx context.Context) {
 	for first := true; ; first = false {
 		if !first && x.life.Err() == nil {
-			waits(x.all.clock, x.hurry, depositPace)
+			awaitSignal(x.all.clock, x.hurry, depositPace)
 		}
 		x.mu.Lock()
 		if x.stored == x.changed || x.over || ctx.Err() != nil {
 			close(x.idle)
-			x.wake()
+			x.wakeWaiters()
 			x.mu.Unlock()
 			return
 		}
 		changed, rev := x.changed, x.rev
 		data, _ := json.Marshal(storedDeposit{x.owner, x.texts}) // of texts and bytes
 		x.mu.Unlock()
-		x.put(ctx, data, rev, changed)
+		x.storeChanges(ctx, data, rev, changed)
 	}
 }
 
-// wake wakes who waits until something is stored. The caller has the lock.
-func (x *deposit) wake() {
+// wakeWaiters wakes who waits until something is stored. The caller has the lock.
+func (x *deposit) wakeWaiters() {
 	if x.news != nil {
 		close(x.news)
 		x.news = nil
 	}
 }
 
-// put stores data, which has so many changes, in the place of a revision.
-func (x *deposit) put(ctx context.Context, data []byte, rev, changed uint64) {
+// storeChanges stores data, which has so many changes, in the place of a revision.
+func (x *deposit) storeChanges(ctx context.Context, data []byte, rev, changed uint64) {
 	next, err := x.save(ctx, data, rev)
 	if err == nil {
 		x.mu.Lock()
 		defer x.mu.Unlock()
 		x.rev, x.saved, x.stored = next, x.all.clock.Now(), changed
-		x.wake()
+		x.wakeWaiters()
 		return
 	}
 	if errors.Is(err, ErrTaken) {
@@ -382,7 +382,7 @@ func (x *deposit) put(ctx context.Context, data []byte, rev, changed uint64) {
 			lost := next != 0 && x.isAnothers(stored.Owner)
 			x.mu.Lock()
 			x.rev, x.lost, x.over = next, lost, x.over || lost // if it is not lost, its time was over, or it was stored, and nobody has said so
-			x.wake()
+			x.wakeWaiters()
 			x.mu.Unlock()
 			if lost {
 				x.taken()
@@ -390,18 +390,18 @@ func (x *deposit) put(ctx context.Context, data []byte, rev, changed uint64) {
 			return
 		}
 	}
-	waits(x.all.clock, ctx.Done(), depositAgain)
+	awaitSignal(x.all.clock, ctx.Done(), depositAgain)
 }
 
 // isAnothers reports whether another process has what an owner has stored.
 func (x *deposit) isAnothers(owner string) bool { return !strings.HasPrefix(owner, x.all.own) }
 
-// settle removes what was stored, and has nothing stored any more. It reports false if another process has it.
-func (x *deposit) settle(ctx context.Context) (ours bool) {
+// removeStored removes what was stored, and has nothing stored any more. It reports false if another process has it.
+func (x *deposit) removeStored(ctx context.Context) (ours bool) {
 	x.mu.Lock()
 	x.over = true
 	x.mu.Unlock()
-	x.finish(ctx)
+	x.awaitIdle(ctx)
 	x.mu.Lock()
 	rev, lost := x.rev, x.lost
 	x.rev = 0
@@ -420,8 +420,8 @@ func (x *deposit) settle(ctx context.Context) (ours bool) {
 	return !lost
 }
 
-// finish waits until nobody stores it, or ctx ends.
-func (x *deposit) finish(ctx context.Context) {
+// awaitIdle waits until nobody stores it, or ctx ends.
+func (x *deposit) awaitIdle(ctx context.Context) {
 	x.mu.Lock()
 	idle := x.idle
 	x.mu.Unlock()
@@ -434,7 +434,7 @@ func (x *deposit) finish(ctx context.Context) {
 
 // release ends the storing, and gives up the name. What was stored stays there.
 func (x *deposit) release(ctx context.Context) {
-	x.finish(ctx)
+	x.awaitIdle(ctx)
 	x.mu.Lock()
 	x.over = true
 	x.mu.Unlock()

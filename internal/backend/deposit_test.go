@@ -507,7 +507,7 @@ func TestDepositOutlivesStore(t *testing.T) {
 		if !lost.Load() {
 			t.Error("it does not know that another process has it")
 		}
-		if y.settle(t.Context()) {
+		if y.removeStored(t.Context()) {
 			t.Error("what another process has is removed")
 		}
 		if e.len() != 1 {

@@ -22,8 +22,8 @@ type Event struct {
 	over    chan struct{} // gets something when it was answered; nil if nobody waits for that
 }
 
-// Question reports whether the backend waits for an answer, of which there must be one: [Event.Answer] or [Event.Refuse].
-func (e *Event) Question() bool { return e.id != nil }
+// IsQuestion reports whether the backend waits for an answer, of which there must be one: [Event.Answer] or [Event.Refuse].
+func (e *Event) IsQuestion() bool { return e.id != nil }
 
 // Session is the key of the session whose instance says it, "" for an instance that is of no session.
 func (e *Event) Session() string { return e.in.session() }
@@ -36,25 +36,25 @@ func (e *Event) Holder() string { return e.in.holder() }
 
 // Answer answers a question with a result, an object as raw JSON. After an error the backend does not wait for it any more.
 func (e *Event) Answer(ctx context.Context, result []byte) error {
-	conn, err := e.in.opened(ctx)
+	conn, err := e.in.awaitConn(ctx)
 	if err != nil {
 		return err
 	}
-	return e.answered(conn.Answer(ctx, e.id, result))
+	return e.endQuestion(conn.Answer(ctx, e.id, result))
 }
 
 // Refuse answers a question with an error, as Answer does with a result.
 func (e *Event) Refuse(ctx context.Context, refusal *mcp.Error) error {
-	conn, err := e.in.opened(ctx)
+	conn, err := e.in.awaitConn(ctx)
 	if err != nil {
 		return err
 	}
-	return e.answered(conn.Refuse(ctx, e.id, refusal))
+	return e.endQuestion(conn.Refuse(ctx, e.id, refusal))
 }
 
-// answered tells who waits for it that a question has its answer, and has the keeper forget it, unless its answer was not sent: then it waits for the next
+// endQuestion tells who waits for it that a question has its answer, and has the keeper forget it, unless its answer was not sent: then it waits for the next
 // process, which has the answer of the client, too.
-func (e *Event) answered(err error) error {
+func (e *Event) endQuestion(err error) error {
 	select {
 	case e.over <- struct{}{}:
 	default:
@@ -67,11 +67,11 @@ func (e *Event) answered(err error) error {
 
 // refuseUnheard refuses a question that belongs to nobody.
 func (e *Event) refuseUnheard() {
-	if !e.Question() {
+	if !e.IsQuestion() {
 		return
 	}
 	refusal := mcp.NewError(mcp.CodeInvalidRequest, "no call is running that could be asked")
-	e.in.b.background(func(ctx context.Context) { _ = e.Refuse(ctx, refusal) })
+	e.in.b.runInBackground(func(ctx context.Context) { _ = e.Refuse(ctx, refusal) })
 }
 
 // eventOf is what an instance has said.
@@ -98,10 +98,10 @@ func (m *rootsWanted) Refused(error) { m.Done() }
 const rootsPatience = 2 * time.Second
 
 // isForRoots reports whether a backend asks for roots.
-func (e *Event) isForRoots() bool { return e.Method == mcp.MethodRootsList && e.Question() }
+func (e *Event) isForRoots() bool { return e.Method == mcp.MethodRootsList && e.IsQuestion() }
 
-// byPolicy answers a question for roots that are not forwarded, and reports whether it did.
-func (e *Event) byPolicy(o *host.Options) bool {
+// answerByPolicy answers a question for roots that are not forwarded, and reports whether it did.
+func (e *Event) answerByPolicy(o *host.Options) bool {
 	if !e.isForRoots() || o.Roots.Forward {
 		return false
 	}
@@ -112,16 +112,16 @@ func (e *Event) byPolicy(o *host.Options) bool {
 			result = raw
 		}
 	}
-	e.in.b.background(func(ctx context.Context) { _ = e.Answer(ctx, result) }) // whoever is gone waits for nothing
+	e.in.b.runInBackground(func(ctx context.Context) { _ = e.Answer(ctx, result) }) // whoever is gone waits for nothing
 	return true
 }
 
 // A rootAsker is an instance as far as it asks for roots that are forwarded.
 type rootAsker struct{ *instance }
 
-// wasToldOfThem reports whether the instance was told that its clients have roots.
-func (in rootAsker) wasToldOfThem() bool {
-	_, capabilities := told(in.kind)
+// wasToldOfRoots reports whether the instance was told that its clients have roots.
+func (in rootAsker) wasToldOfRoots() bool {
+	_, capabilities := parseClient(in.kind)
 	return codec.Optional(capabilities, "roots") != nil
 }
 
@@ -132,7 +132,7 @@ func (e *Event) PutOff() bool {
 
 // putOff keeps a question for roots for the next call.
 func (in rootAsker) putOff(e Event) {
-	in.rootless = append(in.rootless, e)
+	in.rootQuestions = append(in.rootQuestions, e)
 	select {
 	case <-in.lists:
 	default:
@@ -140,22 +140,22 @@ func (in rootAsker) putOff(e Event) {
 	}
 }
 
-// refuse refuses the questions that wait for a call, unless the instance has listed without them.
-func (in rootAsker) refuse() {
+// refuseQuestions refuses the questions that wait for a call, unless the instance has listed without them.
+func (in rootAsker) refuseQuestions() {
 	select {
 	case <-in.lists:
 		return
 	default:
 	}
-	for _, e := range in.rootless {
+	for _, e := range in.rootQuestions {
 		e.refuseUnheard()
 	}
-	in.rootless = nil
+	in.rootQuestions = nil
 }
 
-// forward puts the questions for roots that wait for a call to the client of this one, and waits for the answers. The keeper knows nothing of the call
+// forwardQuestions puts the questions for roots that wait for a call to the client of this one, and waits for the answers. The keeper knows nothing of the call
 // yet, as it was not sent.
-func (in rootAsker) forward(ctx context.Context, q *Request) {
+func (in rootAsker) forwardQuestions(ctx context.Context, q *Request) {
 	if !in.of.Options.Roots.Forward || !q.Asks || q.Event == nil {
 		return
 	}

@@ -60,8 +60,8 @@ var refusals = map[pool.Reason]string{
 	pool.Replaced:  "it is not configured any more, or otherwise",
 }
 
-// refused is the error of a call whose want was refused.
-func refused(name string, r *pool.Refuse) *Error {
+// newRefusal is the error of a call whose want was refused.
+func newRefusal(name string, r *pool.Refuse) *Error {
 	text := refusals[r.Reason]
 	if r.Detail != "" {
 		text += ": " + r.Detail
@@ -85,8 +85,8 @@ var ends = map[pool.Reason]string{
 	pool.Replaced:  refusals[pool.Replaced],
 }
 
-// failed is the error of a call of a backend that failed with err.
-func failed(name string, err error) *Error {
+// newCallError is the error of a call of a backend that failed with err.
+func newCallError(name string, err error) *Error {
 	f, ok := errors.AsType[*upstream.Failure](err)
 	if !ok {
 		f = &upstream.Failure{Why: upstream.ReasonEnded, Text: err.Error(), Err: err}

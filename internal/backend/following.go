@@ -17,8 +17,8 @@ type Following struct {
 	task  bool
 }
 
-// follow makes of an answer that of the call. Whatever is not answered from here on, the call has begun: it is not known not to have run.
-func (f *Following) follow(ctx context.Context, answer upstream.Response) (upstream.Response, error) {
+// followAnswer makes of an answer that of the call. Whatever is not answered from here on, the call has begun: it is not known not to have run.
+func (f *Following) followAnswer(ctx context.Context, answer upstream.Response) (upstream.Response, error) {
 	r, err := f.r.q.Follow(ctx, f, answer)
 	if failure, ok := errors.AsType[*upstream.Failure](err); ok && failure.Outcome != upstream.Lost {
 		lost := *failure
@@ -26,7 +26,7 @@ func (f *Following) follow(ctx context.Context, answer upstream.Response) (upstr
 		err = &lost
 	}
 	if f.task && err == nil {
-		f.r.kept.followed()
+		f.r.kept.noteTaskEnd()
 	}
 	return r, err
 }
@@ -40,17 +40,17 @@ func (f *Following) Ask(ctx context.Context, method string, params []byte) (upst
 func (f *Following) Task(id string, answer upstream.Response) {
 	f.task = true
 	_ = f.in.Post(&taskBegan{f.r, id}) // one that has ended says nothing
-	f.r.kept.follow(answer)
+	f.r.kept.rememberTask(answer)
 }
 
 // followLeft follows the answer of a call that an earlier process has left.
 func followLeft(ctx context.Context, b *Backends, in *instance, c *Caller, q *Request, answer upstream.Response) (upstream.Response, error) {
 	l := in.newLease(q.Asks && in.of.hasLines() && in.session() == "")
-	b.tell(&taken{l})
-	q.told, q.Begun = c.told(&in.of.Options), &answer
+	b.tellPool(&taken{l})
+	q.told, q.Begun = c.toldCapabilities(&in.of.Options), &answer
 	r, err := b.callOn(ctx, l, q)
 	if err != nil {
-		return upstream.Response{}, in.failed(ctx, err)
+		return upstream.Response{}, in.callError(ctx, err)
 	}
 	return r, nil
 }

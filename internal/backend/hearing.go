@@ -89,8 +89,8 @@ func (f *followed) noteChange() *filterChange {
 	return f.changed
 }
 
-// expect returns what to wait for until the filter is asked for.
-func (f *followed) expect() *filterChange {
+// expectFilter returns what to wait for until the filter is asked for.
+func (f *followed) expectFilter() *filterChange {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.noteChange()
@@ -103,8 +103,8 @@ func (f *followed) all() []string {
 	return slices.Sorted(maps.Keys(f.uris))
 }
 
-// take returns the filter that is to be asked for, nil if it would be empty, and who waits for it. declared has which lists may change.
-func (f *followed) take(declared mcp.SubscriptionFilter, resources bool) (filter []byte, uris []string, waits *filterChange) {
+// takeFilter returns the filter that is to be asked for, nil if it would be empty, and who waits for it. declared has which lists may change.
+func (f *followed) takeFilter(declared mcp.SubscriptionFilter, resources bool) (filter []byte, uris []string, waits *filterChange) {
 	if uris = f.all(); resources {
 		declared.ResourceSubscriptions = uris
 	}
@@ -117,8 +117,8 @@ func (f *followed) take(declared mcp.SubscriptionFilter, resources bool) (filter
 	return mcp.Raw(declared), uris, waits
 }
 
-// follow has an instance of the newer era say when a resource changes. It returns when the instance knows.
-func (in hearing) follow(ctx context.Context, uri string) (upstream.Response, error) {
+// followResource has an instance of the newer era say when a resource changes. It returns when the instance knows.
+func (in hearing) followResource(ctx context.Context, uri string) (upstream.Response, error) {
 	change := in.followed.add(uri)
 	if change == nil {
 		return upstream.Response{Kind: upstream.Refused, Error: mcp.Raw(mcp.NewError(mcp.CodeInternalError, "the backend is asked about as many resources as it may be"))}, nil
@@ -138,8 +138,8 @@ func (in hearing) follow(ctx context.Context, uri string) (upstream.Response, er
 	return upstream.Response{Result: []byte("{}")}, nil
 }
 
-// unfollow has an instance no longer say when a resource changes.
-func (in hearing) unfollow(ctx context.Context, uri string) (upstream.Response, error) {
+// unfollowResource has an instance no longer say when a resource changes.
+func (in hearing) unfollowResource(ctx context.Context, uri string) (upstream.Response, error) {
 	if !in.followed.remove(uri) || in.isModern() {
 		return upstream.Response{Result: []byte("{}")}, nil
 	}
@@ -148,7 +148,7 @@ func (in hearing) unfollow(ctx context.Context, uri string) (upstream.Response, 
 }
 
 // An ear is one request for news that is open.
-type ear struct {
+type newsRequest struct {
 	filter   []byte
 	id       int64
 	acked    chan struct{} // closed once the instance has said what it will tell
@@ -160,7 +160,7 @@ type ear struct {
 }
 
 // ended is closed once an ear has ended; nil, which never is, for none.
-func (e *ear) ended() <-chan struct{} {
+func (e *newsRequest) ended() <-chan struct{} {
 	if e == nil {
 		return nil
 	}
@@ -170,11 +170,11 @@ func (e *ear) ended() <-chan struct{} {
 // listen has an instance of the newer era tell of changes until ctx ends. A request with a new filter is open before the one with the old
 // filter ends, so that nothing is missed between the two.
 func (in hearing) listen(ctx context.Context) {
-	var now *ear // nil while none is open
+	var now *newsRequest // nil while none is open
 	tries, missed := 0, false
 	declared, resources := in.declared()
 	for ctx.Err() == nil {
-		filter, uris, waits := in.followed.take(declared, resources)
+		filter, uris, waits := in.followed.takeFilter(declared, resources)
 		if now == nil && filter == nil || now != nil && bytes.Equal(now.filter, filter) {
 			waits.finish(nil)
 			select {
@@ -184,7 +184,7 @@ func (in hearing) listen(ctx context.Context) {
 					tries = 0
 				}
 				now, missed = nil, true
-				in.rest(ctx, &tries)
+				in.awaitRetry(ctx, &tries)
 			case <-ctx.Done():
 			}
 			continue
@@ -196,10 +196,10 @@ func (in hearing) listen(ctx context.Context) {
 			waits.finish(nil)
 			continue
 		}
-		next := in.open(ctx, filter)
+		next := in.requestNews(ctx, filter)
 		if refused, open := in.awaitAck(ctx, next); !open {
 			waits.finish(refused)
-			in.rest(ctx, &tries)
+			in.awaitRetry(ctx, &tries)
 			continue
 		}
 		if now != nil {
@@ -214,7 +214,7 @@ func (in hearing) listen(ctx context.Context) {
 			missed = false
 		}
 	}
-	_, _, waits := in.followed.take(declared, resources)
+	_, _, waits := in.followed.takeFilter(declared, resources)
 	waits.finish(nil)
 }
 
@@ -230,9 +230,9 @@ func (in hearing) declared() (lists mcp.SubscriptionFilter, resources bool) {
 	return lists, c.Resources != nil && c.Resources.Subscribe
 }
 
-// open asks the instance for what a filter has.
-func (in hearing) open(ctx context.Context, filter []byte) *ear {
-	e := &ear{filter: filter, id: in.conn.NewID(), acked: make(chan struct{}), over: make(chan struct{}), began: in.b.c.Clock.Now()}
+// requestNews asks the instance for what a filter has.
+func (in hearing) requestNews(ctx context.Context, filter []byte) *newsRequest {
+	e := &newsRequest{filter: filter, id: in.conn.NewID(), acked: make(chan struct{}), over: make(chan struct{}), began: in.b.c.Clock.Now()}
 	ctx, e.end = context.WithCancel(ctx)
 	var once sync.Once
 	q := upstream.Request{
@@ -255,7 +255,7 @@ func (in hearing) open(ctx context.Context, filter []byte) *ear {
 
 // awaitAck waits until the instance has acknowledged a request, or is taken to have. open is false for one that has ended, and refused is the
 // instance's error.
-func (in hearing) awaitAck(ctx context.Context, e *ear) (refused []byte, open bool) {
+func (in hearing) awaitAck(ctx context.Context, e *newsRequest) (refused []byte, open bool) {
 	late := make(chan struct{})
 	defer in.b.c.Clock.AfterFunc(ackWait, func() { close(late) })()
 	select {
@@ -272,8 +272,8 @@ func (in hearing) awaitAck(ctx context.Context, e *ear) (refused []byte, open bo
 	return refused, false
 }
 
-// rest waits before the next try, or until somebody follows another resource.
-func (in hearing) rest(ctx context.Context, tries *int) {
+// awaitRetry waits before the next try, or until somebody follows another resource.
+func (in hearing) awaitRetry(ctx context.Context, tries *int) {
 	over := make(chan struct{})
 	defer in.b.c.Clock.AfterFunc(min(listenAgain<<*tries, mostListenAgain), func() { close(over) })()
 	*tries = min(*tries+1, 6)
@@ -316,8 +316,8 @@ func (in hearing) leaveFollowed(request int64, uris []string) {
 	estate(in).remember(followedName, leftFollowed{request, uris})
 }
 
-// takeOver goes on with what an earlier process has asked the instance to tell, as a keeper remembers it.
-func (in hearing) takeOver(text []byte) {
+// restoreFollowed goes on with what an earlier process has asked the instance to tell, as a keeper remembers it.
+func (in hearing) restoreFollowed(text []byte) {
 	var left leftFollowed
 	if text == nil || json.Unmarshal(text, &left) != nil {
 		return

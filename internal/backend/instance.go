@@ -20,38 +20,38 @@ import (
 // instance is one process, upstream session or in-process session of a backend. As an actor it knows which calls run on it.
 type instance struct {
 	kernel.Actor
-	b      *Backends
-	of     *Backend // as it was configured when it began
-	id     pool.InstanceID
-	kind   pool.Kind
-	owner  atomic.Pointer[owner] // nil for a spare, and for what all share
-	began  time.Time
-	life   context.Context // ends with its stopping
-	stop   context.CancelCauseFunc
-	ready  chan struct{}                  // closed once conn is there, or never will be
-	conn   *upstream.Conn                 // nil if it did not open
-	over   chan error                     // gets why the connection ended by itself
-	proc   atomic.Pointer[keeper.Process] // nil for what is none
-	pid    atomic.Int64                   // of the last process, 0 for what is none
-	place  place                          // what it has in the store, for the next process
-	found  bool                           // an earlier process has left something for it
-	lost   bool                           // that cannot go on
-	heir   bool                           // it goes on with what an earlier process has left in the store
-	link   func()                         // ends what else the link has, nil for nothing
-	lists  chan struct{}                  // closed once it has listed, or could not
-	gone   chan struct{}                  // closed once it has ended
-	parted parting                        // how, once it is gone
-	served atomic.Bool                    // it was given to a call
-	stale  [4]atomic.Bool                 // lists that it has said have changed
-	wake   chan struct{}                  // that one has
+	b       *Backends
+	of      *Backend // as it was configured when it began
+	id      pool.InstanceID
+	kind    pool.Kind
+	owner   atomic.Pointer[owner] // nil for a spare, and for what all share
+	began   time.Time
+	life    context.Context // ends with its stopping
+	stop    context.CancelCauseFunc
+	ready   chan struct{}                  // closed once conn is there, or never will be
+	conn    *upstream.Conn                 // nil if it did not open
+	over    chan error                     // gets why the connection ended by itself
+	proc    atomic.Pointer[keeper.Process] // nil for what is none
+	pid     atomic.Int64                   // of the last process, 0 for what is none
+	place   place                          // what it has in the store, for the next process
+	found   bool                           // an earlier process has left something for it
+	lost    bool                           // that cannot go on
+	heir    bool                           // it goes on with what an earlier process has left in the store
+	endLink func()                         // ends what else the link has, nil for nothing
+	lists   chan struct{}                  // closed once it has listed, or could not
+	gone    chan struct{}                  // closed once it has ended
+	parted  parting                        // how, once it is gone
+	served  atomic.Bool                    // it was given to a call
+	stale   [4]atomic.Bool                 // lists that it has said have changed
+	wake    chan struct{}                  // that one has
 
 	level    level    // the log level that it was told
 	followed followed // of which resources it says when they change
 
-	memory int64 // bytes that its process had when that was looked at last; the pool's own
+	memoryBytes int64 // bytes that its process had when that was looked at last; the pool's own
 
-	running  []*running // the calls that run, in the order in which they began; the actor's own
-	rootless []Event    // questions for roots that wait for a call; the actor's own
+	running       []*running // the calls that run, in the order in which they began; the actor's own
+	rootQuestions []Event    // questions for roots that wait for a call; the actor's own
 }
 
 // owner is whose an instance is: its holder, and the principal that has that, "" where nobody says who calls.
@@ -105,8 +105,8 @@ func (in *instance) hasFound() bool {
 	}
 }
 
-// isNobodys reports whether the instance ends because whose it was is gone: another one would be for nobody.
-func (in *instance) isNobodys() bool {
+// isHolderGone reports whether the instance ends because whose it was is gone: another one would be for nobody.
+func (in *instance) isHolderGone() bool {
 	why := reasonOf(context.Cause(in.life))
 	return in.life.Err() != nil && (why == string(pool.Left) || why == string(pool.Moved))
 }
@@ -154,12 +154,12 @@ func (in *instance) Receive(m any) {
 		in.running = slices.DeleteFunc(in.running, func(r *running) bool { return r == m.running })
 		m.Done()
 	case *heard:
-		in.hear(m.Event)
+		in.deliverEvent(m.Event)
 	case *rootsWanted:
-		m.waiting, in.rootless = in.rootless, nil
+		m.waiting, in.rootQuestions = in.rootQuestions, nil
 		m.Done()
 	case *rootsLate:
-		rootAsker{in}.refuse()
+		rootAsker{in}.refuseQuestions()
 	}
 }
 
@@ -187,21 +187,21 @@ func (in *instance) giveUp(why error) {
 	}
 }
 
-// hear gives what the instance says to whom it belongs.
-func (in *instance) hear(said upstream.Event) {
+// deliverEvent gives what the instance says to whom it belongs.
+func (in *instance) deliverEvent(said upstream.Event) {
 	if lists := listsOf(said.Method); lists != nil && said.ID == nil {
 		in.noteStale(lists)
 		return
 	}
 	e := in.eventOf(said)
-	if e.byPolicy(&in.of.Options) {
+	if e.answerByPolicy(&in.of.Options) {
 		return
 	}
 	switch r := in.addressee(&e); {
 	case r != nil:
-		r.kept.hear(&e)
+		r.kept.noteEvent(&e)
 		r.q.Event(e)
-	case e.isForRoots() && (rootAsker{in}).wasToldOfThem():
+	case e.isForRoots() && (rootAsker{in}).wasToldOfRoots():
 		rootAsker{in}.putOff(e)
 	case in.b.c.Heard != nil && in.isHeardOutside(&e):
 		in.b.c.Heard(e)
@@ -236,7 +236,7 @@ func (in *instance) addressee(e *Event) *running {
 		return nil
 	}
 	for _, r := range slices.Backward(in.running) {
-		if isOf(r) && (r.q.Asks || !e.Question()) {
+		if isOf(r) && (r.q.Asks || !e.IsQuestion()) {
 			return r
 		}
 	}
@@ -273,8 +273,8 @@ func (in *instance) noteStale(lists []listing.Of) {
 	}
 }
 
-// opened waits for the connection.
-func (in *instance) opened(ctx context.Context) (*upstream.Conn, error) {
+// awaitConn waits for the connection.
+func (in *instance) awaitConn(ctx context.Context) (*upstream.Conn, error) {
 	select {
 	case <-in.ready:
 	case <-ctx.Done():
@@ -289,13 +289,13 @@ func (in *instance) opened(ctx context.Context) (*upstream.Conn, error) {
 // ask has the instance answer a request.
 func (in *instance) ask(ctx context.Context, q *Request, asks bool, late func()) (upstream.Response, error) {
 	if q.Method == mcp.MethodResourcesSubscribe && in.isModern() {
-		return hearing{in}.follow(ctx, uriOf(q.Params))
+		return hearing{in}.followResource(ctx, uriOf(q.Params))
 	}
 	if (estate{in}).refreshPlace() {
 		estate{in}.leaveStanding()
 	}
-	leveler{in}.settle(ctx, q.Level)
-	rootAsker{in}.forward(ctx, q)
+	leveler{in}.tellLevel(ctx, q.Level)
+	rootAsker{in}.forwardQuestions(ctx, q)
 	r := &running{q: q, asks: asks, kept: estate{in}.keepCall(q, asks)}
 	if in.Post(&callBegan{r}) != nil {
 		return upstream.Response{}, &upstream.Failure{Why: upstream.ReasonEnded, Outcome: upstream.NotRun, Text: "the backend has ended"}
@@ -303,7 +303,7 @@ func (in *instance) ask(ctx context.Context, q *Request, asks bool, late func())
 	if q.Sent != nil {
 		q.Sent()
 	}
-	out := upstream.Request{Method: q.Method, Params: q.Params, Header: q.Header, Progress: q.Progress, Late: late, Event: func(e upstream.Event) { in.hearOf(r, e) }}
+	out := upstream.Request{Method: q.Method, Params: q.Params, Header: q.Header, Progress: q.Progress, Late: late, Event: func(e upstream.Event) { in.deliverToCall(r, e) }}
 	if in.isModern() {
 		if out.Capabilities, out.Level = q.capabilities(), q.Level; q.Level == "" && !q.modern {
 			out.Level = usualLevel
@@ -321,7 +321,7 @@ func (in *instance) ask(ctx context.Context, q *Request, asks bool, late func())
 		response, err = in.conn.Do(ctx, out)
 	}
 	if err == nil && q.Follow != nil {
-		response, err = (&Following{in: in, r: r, first: out}).follow(ctx, response)
+		response, err = (&Following{in: in, r: r, first: out}).followAnswer(ctx, response)
 	}
 	in.endCall(r)
 	if err != nil && !in.isLeft() {
@@ -343,15 +343,15 @@ func (in *instance) endCall(r *running) {
 	}
 }
 
-// hearOf takes what the instance says on the stream of a call.
-func (in *instance) hearOf(r *running, said upstream.Event) {
+// deliverToCall takes what the instance says on the stream of a call.
+func (in *instance) deliverToCall(r *running, said upstream.Event) {
 	e := in.eventOf(said)
 	switch {
-	case e.byPolicy(&in.of.Options):
+	case e.answerByPolicy(&in.of.Options):
 	case r.q.Event == nil:
 		e.refuseUnheard()
 	default:
-		r.kept.hear(&e)
+		r.kept.noteEvent(&e)
 		r.q.Event(e)
 	}
 }
@@ -361,7 +361,7 @@ func (in *instance) ping() {
 	ctx, cancel := context.WithTimeout(in.life, pingWait)
 	defer cancel()
 	if in.conn.Ping(ctx) == nil {
-		in.b.tell(&ponged{in.id})
+		in.b.tellPool(&ponged{in.id})
 	}
 }
 
@@ -378,20 +378,20 @@ const statusWait = 2 * time.Second
 
 // statusAfter says how the process of an instance ended whose end a call has failed with.
 func (in *instance) statusAfter(f *upstream.Failure) string {
-	if f.Why != upstream.ReasonEnded || !waits(in.b.c.Clock, in.gone, statusWait) {
+	if f.Why != upstream.ReasonEnded || !awaitSignal(in.b.c.Clock, in.gone, statusWait) {
 		return ""
 	}
 	return in.parted.status
 }
 
-// failed is the error of a call that was handed to the instance, or was about to be.
-func (in *instance) failed(ctx context.Context, err error) error {
+// callError is the error of a call that was handed to the instance, or was about to be.
+func (in *instance) callError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	f, ok := errors.AsType[*upstream.Failure](err)
 	if !ok {
-		return failed(in.of.Name, err)
+		return newCallError(in.of.Name, err)
 	}
 	of := *f
 	if text := ends[pool.Reason(reasonOf(context.Cause(in.life)))]; f.Why == upstream.ReasonClosed && text != "" {
@@ -399,7 +399,7 @@ func (in *instance) failed(ctx context.Context, err error) error {
 	} else if status := in.statusAfter(f); status != "" {
 		of.Text += ": " + status
 	}
-	return failed(in.of.Name, &of)
+	return newCallError(in.of.Name, &of)
 }
 
 // isModern reports whether the instance, which is open, is of the newer era.

@@ -59,7 +59,7 @@ type rememberedQuestion struct {
 
 // keepCall returns what the keeper is to know of a call, nil if that is nothing.
 func (in estate) keepCall(q *Request, asks bool) *keptCall {
-	if q.Key == "" || !in.has() {
+	if q.Key == "" || !in.hasMemory() {
 		return nil
 	}
 	return &keptCall{in: in, key: q.Key, call: rememberedCall{ID: in.conn.NewID(), Method: q.Method, Asks: asks}}
@@ -72,20 +72,20 @@ func (k *keptCall) watch(out *upstream.Request) (over func()) {
 		return func() {}
 	}
 	out.ID = k.call.ID
-	out.Answered, out.Passed = k.answered, k.passed
+	out.Answered, out.Passed = k.rememberAnswer, k.rememberEventID
 	if progress := out.Progress; progress != nil {
 		out.Progress = func(params []byte) {
-			k.tell()
+			k.rememberCall()
 			progress(params)
 		}
 	}
-	stop := k.in.b.c.Clock.AfterFunc(keepAfter, k.tell)
+	stop := k.in.b.c.Clock.AfterFunc(keepAfter, k.rememberCall)
 	return func() { stop() }
 }
 
-// tell has the keeper remember the call. Over HTTP, where each call has a stream, it returns once the store has it: what the client hears from then on
+// rememberCall has the keeper remember the call. Over HTTP, where each call has a stream, it returns once the store has it: what the client hears from then on
 // it can come back for.
-func (k *keptCall) tell() {
+func (k *keptCall) rememberCall() {
 	k.mu.Lock()
 	if !k.told && !k.over {
 		k.told = true
@@ -98,8 +98,8 @@ func (k *keptCall) tell() {
 	}
 }
 
-// passed has it remembered how far the response stream of a call was read, once the call itself is.
-func (k *keptCall) passed(event string) {
+// rememberEventID has it remembered how far the response stream of a call was read, once the call itself is.
+func (k *keptCall) rememberEventID(event string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.call.Event = event; k.told && !k.over {
@@ -107,20 +107,20 @@ func (k *keptCall) passed(event string) {
 	}
 }
 
-// hear has the keeper remember the call that a question is put to.
-func (k *keptCall) hear(e *Event) {
+// noteEvent has the keeper remember the call that a question is put to.
+func (k *keptCall) noteEvent(e *Event) {
 	if k == nil {
 		return
 	}
-	k.tell()
-	if e.Question() {
+	k.rememberCall()
+	if e.IsQuestion() {
 		k.in.keepQuestion(&upstream.Event{Method: e.Method, Params: e.Params, ID: e.id}, k.key)
 		k.in.place.stores.Load().awaitStored()
 	}
 }
 
-// answered has the keeper remember the answer of a call that it has heard of, for a while.
-func (k *keptCall) answered(r upstream.Response) {
+// rememberAnswer has the keeper remember the answer of a call that it has heard of, for a while.
+func (k *keptCall) rememberAnswer(r upstream.Response) {
 	k.mu.Lock()
 	told := k.told
 	k.over = true
@@ -139,8 +139,8 @@ func (k *keptCall) answered(r upstream.Response) {
 	})
 }
 
-// follow has the keeper remember the call with its answer for as long as that is followed: it is a task, which the next process follows.
-func (k *keptCall) follow(r upstream.Response) {
+// rememberTask has the keeper remember the call with its answer for as long as that is followed: it is a task, which the next process follows.
+func (k *keptCall) rememberTask(r upstream.Response) {
 	if k == nil {
 		return
 	}
@@ -151,8 +151,8 @@ func (k *keptCall) follow(r upstream.Response) {
 	k.in.remember(answerPrefix+k.key, rememberedAnswer{r.Kind, r.Result, r.Error})
 }
 
-// followed says that the end of the task is known, or lost.
-func (k *keptCall) followed() {
+// noteTaskEnd says that the end of the task is known, or lost.
+func (k *keptCall) noteTaskEnd() {
 	if k != nil {
 		k.in.b.c.Clock.AfterFunc(answerKept, k.forget)
 	}
@@ -175,7 +175,7 @@ func (k *keptCall) forget() {
 
 // keepQuestion has the keeper remember a question until it is answered.
 func (in estate) keepQuestion(e *upstream.Event, call string) {
-	if e.ID != nil && in.has() {
+	if e.ID != nil && in.hasMemory() {
 		in.remember(askPrefix+string(e.ID), rememberedQuestion{e.Method, e.Params, call})
 	}
 }

@@ -59,15 +59,15 @@ func (l *leftCalls) add(of *leftCall) {
 func (in estate) newLeftCall(key string, call rememberedCall) *leftCall {
 	c := &leftCall{in: in.instance, key: key, over: make(chan struct{})}
 	c.given, c.giveUp = context.WithCancel(context.Background()) // the end of the instance ends the connection: it is no end of the call
-	c.running = &running{asks: call.Asks, q: &Request{Method: call.Method, Key: key, Asks: true, Event: c.hear, Progress: c.progress}, kept: &keptCall{in: in, key: key, call: call, told: true}}
+	c.running = &running{asks: call.Asks, q: &Request{Method: call.Method, Key: key, Asks: true, Event: c.deliverEvent, Progress: c.deliverProgress}, kept: &keptCall{in: in, key: key, call: call, told: true}}
 	return c
 }
 
-// hear gives what belongs to the call to whoever has come back for it. Until then questions wait, and the rest is of no use.
-func (c *leftCall) hear(e Event) {
+// deliverEvent gives what belongs to the call to whoever has come back for it. Until then questions wait, and the rest is of no use.
+func (c *leftCall) deliverEvent(e Event) {
 	c.mu.Lock()
 	q := c.q
-	if q == nil && e.Question() {
+	if q == nil && e.IsQuestion() {
 		c.heard = append(c.heard, e)
 	}
 	c.mu.Unlock()
@@ -80,7 +80,7 @@ func (c *leftCall) hear(e Event) {
 	}
 }
 
-func (c *leftCall) progress(params []byte) {
+func (c *leftCall) deliverProgress(params []byte) {
 	c.mu.Lock()
 	q := c.q
 	c.mu.Unlock()
@@ -92,11 +92,11 @@ func (c *leftCall) progress(params []byte) {
 // request is how the connection takes the call up again.
 func (c *leftCall) request() upstream.Request {
 	k := c.running.kept
-	return upstream.Request{Method: c.running.q.Method, Progress: c.progress, Answered: k.answered, Passed: k.passed, Late: func() { c.in.b.tell(&withdrawn{c.lease}) }, Event: func(e upstream.Event) { c.in.hearOf(c.running, e) }}
+	return upstream.Request{Method: c.running.q.Method, Progress: c.deliverProgress, Answered: k.rememberAnswer, Passed: k.rememberEventID, Late: func() { c.in.b.tellPool(&withdrawn{c.lease}) }, Event: func(e upstream.Event) { c.in.deliverToCall(c.running, e) }}
 }
 
-// await waits for the answer of the call, and then gives its instance back.
-func (c *leftCall) await(lease *lease) {
+// beginRejoin waits for the answer of the call, and then gives its instance back.
+func (c *leftCall) beginRejoin(lease *lease) {
 	c.lease = lease
 	c.in.b.lives.Go(func() {
 		defer c.giveUp()
@@ -127,7 +127,7 @@ func (c *leftCall) join(ctx context.Context, q *Request) (upstream.Response, err
 	c.heard = nil
 	c.mu.Unlock()
 	for _, e := range heard {
-		c.hear(e)
+		c.deliverEvent(e)
 	}
 	select {
 	case <-c.over:
@@ -136,7 +136,7 @@ func (c *leftCall) join(ctx context.Context, q *Request) (upstream.Response, err
 		return upstream.Response{}, context.Cause(ctx)
 	}
 	if c.err != nil {
-		return upstream.Response{}, c.in.failed(ctx, c.err)
+		return upstream.Response{}, c.in.callError(ctx, c.err)
 	}
 	return c.response, nil
 }
@@ -203,8 +203,8 @@ type rememberedAsk struct {
 	id []byte
 }
 
-// goOn takes up the calls and the questions that an earlier process has left. The instance is known to the pool.
-func (in estate) goOn(left *remains) {
+// resumeLeft takes up the calls and the questions that an earlier process has left. The instance is known to the pool.
+func (in estate) resumeLeft(left *remains) {
 	byKey := make(map[string]*leftCall)
 	for _, c := range left.calls {
 		byKey[c.key] = c
@@ -219,13 +219,13 @@ func (in estate) goOn(left *remains) {
 		}
 		_ = in.Post(&callBegan{c.running})
 		l := in.newLease(c.running.asks)
-		in.b.tell(&taken{l})
-		c.await(l)
+		in.b.tellPool(&taken{l})
+		c.beginRejoin(l)
 	}
 	for _, q := range left.asked {
 		e := upstream.Event{Method: q.Method, Params: q.Params, ID: q.id}
 		if c := byKey[q.Call]; c != nil {
-			c.hear(in.eventOf(e))
+			c.deliverEvent(in.eventOf(e))
 			continue
 		}
 		_ = in.Post(&heard{e})

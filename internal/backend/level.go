@@ -25,9 +25,9 @@ type level struct {
 	told string
 }
 
-// settle tells the instance a log level, unless it knows it. What it says to that is its own affair: clients get no message below their level.
+// tellLevel tells the instance a log level, unless it knows it. What it says to that is its own affair: clients get no message below their level.
 // An instance that all share is told none, as its callers may be of several minds.
-func (in leveler) settle(ctx context.Context, want string) {
+func (in leveler) tellLevel(ctx context.Context, want string) {
 	if want == "" || in.isModern() || in.of.Options.Isolation == host.Shared || codec.Optional(in.conn.Settled().Capabilities, "logging") == nil {
 		return
 	}

@@ -22,20 +22,20 @@ import (
 
 const (
 	// farewell bounds how long an instance may take to be told that its session ends.
-	farewell = 5 * time.Second
+	endWait = 5 * time.Second
 )
 
 // A lifetime opens an instance, and ends it.
 type lifetime struct{ *instance }
 
-// live is the life of an instance: it opens it, tells the pool, asks for its lists, and ends it.
-func (in lifetime) live() {
-	left, err := in.open()
+// openAndRun is the life of an instance: it opens it, tells the pool, asks for its lists, and ends it.
+func (in lifetime) openAndRun() {
+	left, err := in.openOrInherit()
 	left.offer(in.b)
 	close(in.ready)
 	if err != nil {
 		close(in.lists)
-		in.leave(err, false)
+		in.endInstance(err, false)
 		return
 	}
 	if in.heir {
@@ -43,19 +43,19 @@ func (in lifetime) live() {
 	} else {
 		in.log(slog.LevelInfo, "an instance of a backend has started", "took", in.b.c.Clock.Now().Sub(in.began).String())
 	}
-	in.b.tell(&isReady{in.instance})
-	estate(in).goOn(&left)
-	in.b.lives.Go(func() { in.serve(!in.heir) }) // with a stack that is not as deep as that of a start
+	in.b.tellPool(&isReady{in.instance})
+	estate(in).resumeLeft(&left)
+	in.b.lives.Go(func() { in.runUntilEnd(!in.heir) }) // with a stack that is not as deep as that of a start
 }
 
-// serve goes on with an instance that is open, until it ends or is ended. fresh says that this process has begun it.
-func (in lifetime) serve(fresh bool) {
+// runUntilEnd goes on with an instance that is open, until it ends or is ended. fresh says that this process has begun it.
+func (in lifetime) runUntilEnd(fresh bool) {
 	ctx, cancel := context.WithCancel(in.life)
 	defer cancel()
 	if in.isModern() {
-		heard := in.followed.expect()
+		heard := in.followed.expectFilter()
 		in.b.lives.Go(func() { hearing(in).listen(ctx) })
-		waits(in.b.c.Clock, heard.over, firstAckWait)
+		awaitSignal(in.b.c.Clock, heard.over, firstAckWait)
 	}
 	lister(in).listAll(fresh)
 	close(in.lists)
@@ -74,7 +74,7 @@ func (in lifetime) serve(fresh bool) {
 			err = context.Cause(in.life)
 		}
 		if err != nil {
-			in.leave(err, true)
+			in.endInstance(err, true)
 		}
 	}
 }
@@ -82,26 +82,26 @@ func (in lifetime) serve(fresh bool) {
 // relistRate is how often the lists of an instance are asked for at most, whatever it says.
 var relistRate = quota.Rate{PerSecond: 1, Burst: 8}
 
-// leave ends the instance, notes how it ended, and tells the pool.
-func (in lifetime) leave(why error, began bool) {
+// endInstance ends the instance, notes how it ended, and tells the pool.
+func (in lifetime) endInstance(why error, began bool) {
 	in.Stop()
 	if began && in.life.Err() == nil {
-		in.b.tell(&hasBroken{in.instance, why})
+		in.b.tellPool(&hasBroken{in.instance, why})
 	}
 	reason, process := pool.Reason(reasonOf(why)), in.proc.Load()
 	if reason == pool.Kept && process != nil {
 		in.b.kept.Add(1)
 	}
-	in.parted = in.close(why)
+	in.parted = in.endOrLeave(why)
 	in.logEnd(why, process, began)
 	in.noteEnd(why, process, began)
 	switch {
 	case began:
-		in.b.tell(&hasEnded{in.instance, in.parted.status, reason})
+		in.b.tellPool(&hasEnded{in.instance, in.parted.status, reason})
 	case reason == pool.Exited:
-		in.b.tell(&didNotStart{in.instance, in.parted.words, pool.FailedTo})
+		in.b.tellPool(&didNotStart{in.instance, in.parted.words, pool.FailedTo})
 	default:
-		in.b.tell(&didNotStart{in.instance, in.parted.words, reason})
+		in.b.tellPool(&didNotStart{in.instance, in.parted.words, reason})
 	}
 	close(in.gone)
 }
@@ -161,7 +161,7 @@ func (in lifetime) noteEnd(why error, process *keeper.Process, began bool) {
 		return
 	}
 	now := in.b.c.Clock.Now()
-	e := journal.End{At: now, Reason: string(reason), Lived: now.Sub(in.began), Status: joined(in.parted.words, in.causeOf(why)), Failed: failures[reason]}
+	e := journal.End{At: now, Reason: string(reason), Lived: now.Sub(in.began), Status: joinTexts(in.parted.words, in.causeOf(why)), Failed: failures[reason]}
 	if process != nil {
 		e.PID = process.PID()
 	}
@@ -192,34 +192,34 @@ func (in lifetime) logOf(process *keeper.Process, level slog.Level, text string,
 }
 
 // pause waits, and reports whether the instance is still to live.
-func (in lifetime) pause(d time.Duration) bool { return !waits(in.b.c.Clock, in.life.Done(), d) }
+func (in lifetime) pause(d time.Duration) bool { return !awaitSignal(in.b.c.Clock, in.life.Done(), d) }
 
-// open starts what the instance is, and agrees with it on a revision, or goes on with what an earlier process has left.
-func (in lifetime) open() (left remains, err error) {
+// openOrInherit starts what the instance is, and agrees with it on a revision, or goes on with what an earlier process has left.
+func (in lifetime) openOrInherit() (left remains, err error) {
 	ctx, cancel := in.life, context.CancelFunc(func() {})
 	if most := in.of.Options.Pool.StartTimeout; most > 0 {
 		ctx, cancel = context.WithTimeout(ctx, most)
 	}
 	defer cancel()
 	address, isURL := in.of.Target.URL()
-	left, ok, err := in.inherit(ctx, address)
+	left, ok, err := in.inheritSession(ctx, address)
 	if ok || err != nil {
 		if err != nil && in.life.Err() != nil {
 			err = context.Cause(in.life)
 		}
 		return left, err
 	}
-	o := in.options()
+	o := in.connOptions()
 	var conn *upstream.Conn
 	switch {
 	case !isURL:
-		conn, err = in.start(ctx, o)
+		conn, err = in.openLines(ctx, o)
 	case in.of.Options.Transport == host.SSE:
-		conn, err = upstream.Open(ctx, upstream.NewSSE(in.http(address)), o)
+		conn, err = upstream.Open(ctx, upstream.NewSSE(in.httpOptions(address)), o)
 	case in.of.Options.Transport == host.HTTP:
-		conn, err = upstream.Open(ctx, upstream.NewHTTP(in.http(address)), o)
+		conn, err = upstream.Open(ctx, upstream.NewHTTP(in.httpOptions(address)), o)
 	default:
-		conn, err = upstream.OpenURL(ctx, in.http(address), o)
+		conn, err = upstream.OpenURL(ctx, in.httpOptions(address), o)
 	}
 	if err != nil {
 		return left, err
@@ -234,9 +234,9 @@ func (in lifetime) open() (left remains, err error) {
 	return left, nil
 }
 
-// options say how the instance is spoken to.
-func (in lifetime) options() upstream.Options {
-	want, capabilities := told(in.kind)
+// connOptions say how the instance is spoken to.
+func (in lifetime) connOptions() upstream.Options {
+	want, capabilities := parseClient(in.kind)
 	o := upstream.Options{
 		ClientInfo: in.b.c.Info, Capabilities: capabilities, Want: want, Standalone: true, Clock: in.b.c.Clock,
 		Event: func(e upstream.Event) {
@@ -258,7 +258,7 @@ func (in lifetime) options() upstream.Options {
 		},
 		Ended: func(f *upstream.Failure) { in.giveUp(f) },
 	}
-	if o.Known, o.Pinned = in.of.known(); !o.Pinned {
+	if o.Known, o.Pinned = in.of.configuredEra(); !o.Pinned {
 		o.Known = in.b.catalogues.eraOf(in.of.Digest)
 	}
 	return o
@@ -276,7 +276,7 @@ var oddities = map[upstream.OddityKind]string{
 	upstream.OddAnonymous: "it sends an error without an id",
 }
 
-func (in lifetime) http(address string) upstream.HTTPOptions {
+func (in lifetime) httpOptions(address string) upstream.HTTPOptions {
 	h := upstream.HTTPOptions{URL: address, Client: in.b.c.HTTP, Clock: in.b.c.Clock}
 	for name, value := range in.of.Options.Headers {
 		if h.Header == nil {
@@ -287,11 +287,11 @@ func (in lifetime) http(address string) upstream.HTTPOptions {
 	return h
 }
 
-// start starts a process, or a server in this one, and agrees with it on a revision. Nothing outlives a keeper that ends before that, and the next one can start
+// openLines starts a process, or a server in this one, and agrees with it on a revision. Nothing outlives a keeper that ends before that, and the next one can start
 // it.
-func (in lifetime) start(ctx context.Context, o upstream.Options) (conn *upstream.Conn, err error) {
+func (in lifetime) openLines(ctx context.Context, o upstream.Options) (conn *upstream.Conn, err error) {
 	for range 3 {
-		if conn, err = upstream.Start(ctx, in.begin, o); err == nil {
+		if conn, err = upstream.Start(ctx, in.beginServer, o); err == nil {
 			return conn, nil
 		}
 		if !errors.Is(err, keeper.ErrEnded) && !in.lostKeeper() {
@@ -307,9 +307,9 @@ func (in lifetime) lostKeeper() bool {
 	return p != nil && p.EndedWithKeeper()
 }
 
-// begin starts a process, or a server in this one, and returns the link to it. One that was begun before is ended first.
-func (in lifetime) begin(ctx context.Context) (upstream.Link, error) {
-	in.end(restarted)
+// beginServer starts a process, or a server in this one, and returns the link to it. One that was begun before is ended first.
+func (in lifetime) beginServer(ctx context.Context) (upstream.Link, error) {
+	in.endServer(restarted)
 	if _, serve, ok := in.of.Target.Serve(); ok {
 		return in.beginHere(serve), nil
 	}
@@ -319,7 +319,7 @@ func (in lifetime) begin(ctx context.Context) (upstream.Link, error) {
 	}
 	in.proc.Store(p)
 	in.pid.Store(int64(p.PID()))
-	if without := unenforced(p); without != "" {
+	if without := missingConfinement(p); without != "" {
 		in.log(slog.LevelWarn, "a backend is not confined in every way that its configuration would try", "without", without)
 	}
 	return upstream.NewLines(newPipe(p, 0)), nil
@@ -327,13 +327,13 @@ func (in lifetime) begin(ctx context.Context) (upstream.Link, error) {
 
 // startProcess has the keeper start the command. With [keeper.ErrEnded] another one can.
 func (in lifetime) startProcess(ctx context.Context) (*keeper.Process, error) {
-	client, err := in.b.keeper(ctx)
+	client, err := in.b.connectKeeper(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("no process can be started: %w", err)
 	}
 	id := in.b.newProcessID()
 	complains := in.b.stderr.watch(id, in.of)
-	p, err := client.Start(ctx, in.of.spec(in.b.c.Lookup, id, estate(in).note(), in.b.c.Dir))
+	p, err := client.Start(ctx, in.of.spec(in.b.c.Lookup, id, estate(in).encodeNote(), in.b.c.Dir))
 	if err == nil {
 		complains.Started(p.PID())
 		return p, nil
@@ -358,17 +358,17 @@ func (in lifetime) beginHere(serve func(context.Context, io.Reader, io.Writer) e
 	go func() {
 		defer close(over)
 		var err error
-		if failure := in.b.contain(func() { err = serve(ctx, feed, toUs) }); failure != nil {
+		if failure := in.b.containPanic(func() { err = serve(ctx, feed, toUs) }); failure != nil {
 			err = failure
 		}
 		_ = toUs.CloseWithError(orEOF(err))
 		_ = feed.Close()
 	}()
-	in.link = func() {
+	in.endLink = func() {
 		_ = feed.Close()
 		cancel()
 		_ = fromIt.Close()
-		if !waits(in.b.c.Clock, over, farewell) {
+		if !awaitSignal(in.b.c.Clock, over, endWait) {
 			in.b.c.Log.Error("a server in this process does not end with its context: what it has is lost until the process ends", "backend", in.of.Name)
 		}
 	}
@@ -382,22 +382,22 @@ func orEOF(err error) error {
 	return err
 }
 
-// close ends the instance, or leaves it to the next process, and says how it ended.
-func (in lifetime) close(why error) parting {
+// endOrLeave ends the instance, or leaves it to the next process, and says how it ended.
+func (in lifetime) endOrLeave(why error) parting {
 	ending := context.WithoutCancel(in.life)
 	x := in.place.end()
 	kept := errors.Is(why, errKept) || errors.Is(why, errMoved) && in.place.stores.Load() != nil
 	if x != nil {
-		storing, cancel := context.WithTimeout(ending, farewell)
+		storing, cancel := context.WithTimeout(ending, endWait)
 		defer cancel()
 		defer x.release(storing)
 		switch {
 		case kept, in.lost && in.conn == nil: // whoever begins next tells what is lost
 		default:
-			kept = !x.settle(storing)
+			kept = !x.removeStored(storing)
 		}
 	}
-	ctx, cancel := context.WithTimeout(ending, farewell) // of its own: a store that is away keeps no backend from hearing of the end
+	ctx, cancel := context.WithTimeout(ending, endWait) // of its own: a store that is away keeps no backend from hearing of the end
 	defer cancel()
 	switch {
 	case in.conn == nil:
@@ -409,8 +409,8 @@ func (in lifetime) close(why error) parting {
 	if kept {
 		return parting{}
 	}
-	status, wrote := in.end(reasonOf(why))
-	p := parting{status: in.of.mask(status), words: in.of.mask(joined(status, wrote))}
+	status, wrote := in.endServer(reasonOf(why))
+	p := parting{status: in.of.mask(status), words: in.of.mask(joinTexts(status, wrote))}
 	if stopping := (errStopping{}); errors.As(why, &stopping) || errors.Is(why, context.Canceled) {
 		return p
 	}
@@ -423,20 +423,20 @@ func (in lifetime) close(why error) parting {
 			text += ": " + refusal.Message
 		}
 	}
-	p.words = in.of.mask(joined(text, status, wrote))
+	p.words = in.of.mask(joinTexts(text, status, wrote))
 	return p
 }
 
-// joined are the texts that are not empty, in one.
-func joined(texts ...string) string {
+// joinTexts are the texts that are not empty, in one.
+func joinTexts(texts ...string) string {
 	return strings.Join(slices.DeleteFunc(texts, func(text string) bool { return text == "" }), "; ")
 }
 
-// end ends what the link of the instance leads to, all that it has started included. It returns how that ended, and what it wrote last.
-func (in lifetime) end(why string) (status, wrote string) {
-	if in.link != nil {
-		in.link()
-		in.link = nil
+// endServer ends what the link of the instance leads to, all that it has started included. It returns how that ended, and what it wrote last.
+func (in lifetime) endServer(why string) (status, wrote string) {
+	if in.endLink != nil {
+		in.endLink()
+		in.endLink = nil
 	}
 	p := in.proc.Swap(nil)
 	if p == nil {

@@ -44,15 +44,15 @@ type standing struct {
 // standingName is the name by which a keeper remembers a standing.
 const standingName = "standing"
 
-// note returns the note of the instance.
-func (in estate) note() string {
+// encodeNote returns the note of the instance.
+func (in estate) encodeNote() string {
 	data, _ := json.Marshal(note{in.kind.Backend, in.kind.Digest, in.kind.Client}) // of texts
 	return string(data)
 }
 
 // leaveStanding tells the keeper what the next process needs to go on with the instance.
 func (in estate) leaveStanding() {
-	if !in.has() {
+	if !in.hasMemory() {
 		return
 	}
 	s := in.conn.State()
@@ -70,9 +70,9 @@ type place struct {
 	stores atomic.Pointer[deposit] // where the instance leaves what it has; nil where nothing is to be left
 	taken  atomic.Bool             // it is known whether there is a place
 
-	mu   sync.Mutex // guards the rest
-	has  *deposit   // of which the instance has the name, nil if there is none
-	over bool       // the instance ends
+	mu      sync.Mutex // guards the rest
+	deposit *deposit   // of which the instance has the name, nil if there is none
+	over    bool       // the instance ends
 }
 
 // takePlace gives the instance its place in the store, if there is one for whose it is, and nobody has it. With stores it leaves there what it has.
@@ -84,12 +84,12 @@ func (in estate) takePlace(stores bool) *deposit {
 		return nil
 	}
 	name := depositName(in.of, in.kind, in.holder(), in.b.c.Node)
-	p.has = in.b.deposits.open(in.life, name, 2*in.of.Options.Pool.Idle, func() { in.b.tell(&hasMoved{in.instance}) })
-	p.taken.Store(p.has != nil || name == "" && in.holder() != "")
+	p.deposit = in.b.deposits.open(in.life, name, 2*in.of.Options.Pool.Idle, func() { in.b.tellPool(&hasMoved{in.instance}) })
+	p.taken.Store(p.deposit != nil || name == "" && in.holder() != "")
 	if stores {
-		p.stores.Store(p.has)
+		p.stores.Store(p.deposit)
 	}
-	return p.has
+	return p.deposit
 }
 
 // end returns the place of an instance that ends, nil if it has none, and will have none.
@@ -97,7 +97,7 @@ func (p *place) end() *deposit {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.over = true
-	return p.has
+	return p.deposit
 }
 
 // refreshPlace keeps what the instance has in the store from expiring, and gives it its place if another instance had that before, or it was nobody's. It
@@ -118,12 +118,12 @@ func (in estate) refreshPlace() (got bool) {
 func (in estate) settlePlace(ctx context.Context) {
 	if x := in.place.stores.Load(); x != nil && in.conn.Session() == "" {
 		in.place.stores.Store(nil)
-		x.settle(ctx)
+		x.removeStored(ctx)
 	}
 }
 
-// has reports whether there is one.
-func (in estate) has() bool { return in.memory() != nil }
+// hasMemory reports whether there is one.
+func (in estate) hasMemory() bool { return in.memory() != nil }
 
 // memory returns what remembers what the instance leaves, nil if nothing does.
 func (in estate) memory() memory {
@@ -155,9 +155,9 @@ func (in estate) remember(name string, value any) {
 // errNoUse says that nothing can be done with what an earlier process has left.
 var errNoUse = errors.New("it is of no use to this release")
 
-// inherit goes on with the session at a URL that an earlier process has left, if it has left one; what is lost with one that cannot go on is told. With an
+// inheritSession goes on with the session at a URL that an earlier process has left, if it has left one; what is lost with one that cannot go on is told. With an
 // error it is not known whether there is one, or another process has it.
-func (in lifetime) inherit(ctx context.Context, address string) (left remains, ok bool, err error) {
+func (in lifetime) inheritSession(ctx context.Context, address string) (left remains, ok bool, err error) {
 	in.b.deposits.awaitLeaving(ctx, depositName(in.of, in.kind, in.holder(), in.b.c.Node))
 	x := estate(in).takePlace(true)
 	if x == nil {
@@ -183,7 +183,7 @@ func (in lifetime) inherit(ctx context.Context, address string) (left remains, o
 	}
 	in.found = true
 	if why == nil {
-		why = in.rejoin(ctx, address, state, &left)
+		why = in.resumeSession(ctx, address, state, &left)
 	}
 	if why != nil {
 		in.b.c.Log.Info("a session at a backend that an earlier process, or another node, has left is lost", "backend", in.of.Name, "reason", in.of.mask(why.Error()))
@@ -196,7 +196,7 @@ func (in lifetime) inherit(ctx context.Context, address string) (left remains, o
 	}
 	in.heir = true
 	in.served.Store(s.Served)
-	hearing(in).takeOver(followed)
+	hearing(in).restoreFollowed(followed)
 	estate(in).leaveStanding()
 	return left, true, nil
 }
@@ -216,9 +216,9 @@ func takeStanding(text []byte, s *standing) (*upstream.State, error) {
 	return state, err
 }
 
-// rejoin takes up a session at a URL, unless the backend has forgotten it.
-func (in lifetime) rejoin(ctx context.Context, address string, state *upstream.State, left *remains) error {
-	conn, err := upstream.Resume(ctx, upstream.NewHTTP(in.http(address)), state, in.options(), left.request)
+// resumeSession takes up a session at a URL, unless the backend has forgotten it.
+func (in lifetime) resumeSession(ctx context.Context, address string, state *upstream.State, left *remains) error {
+	conn, err := upstream.Resume(ctx, upstream.NewHTTP(in.httpOptions(address)), state, in.connOptions(), left.request)
 	if err != nil {
 		return err
 	}
@@ -238,7 +238,7 @@ func (in lifetime) rejoin(ctx context.Context, address string, state *upstream.S
 
 // tellLost has the next session have the place of the one that was left and is lost, of which its client is told.
 func (in lifetime) tellLost() {
-	in.place.has.hold(nil)
+	in.place.deposit.setTexts(nil)
 	if session := in.session(); session != "" && in.b.c.Lost != nil {
 		go in.b.c.Lost(in.of.Name, session, pool.Exited)
 	}
@@ -247,11 +247,11 @@ func (in lifetime) tellLost() {
 // adoptWait bounds how long calls wait for what an earlier process has left.
 const adoptWait = 10 * time.Second
 
-// adopt takes over the instances of an earlier process, and ends those that no backend has.
-func (b *Backends) adopt() {
+// adoptProcesses takes over the instances of an earlier process, and ends those that no backend has.
+func (b *Backends) adoptProcesses() {
 	ctx, cancel := context.WithTimeout(b.life, adoptWait)
 	defer cancel()
-	client, err := b.keeper(ctx)
+	client, err := b.connectKeeper(ctx)
 	if err != nil {
 		b.c.Log.Warn("nobody keeps the processes of backends: they cannot be started", "error", err)
 		return
@@ -309,7 +309,7 @@ func (b *Backends) adoptOne(ctx context.Context, client *keeper.Client, kept kee
 		state, fault = upstream.UnmarshalState(s.State)
 	}
 	if fault != nil {
-		b.background(func(ctx context.Context) {
+		b.runInBackground(func(ctx context.Context) {
 			_, _ = p.Stop(ctx, "left")
 			p.Forget()
 		})
@@ -322,15 +322,15 @@ func (b *Backends) adoptOne(ctx context.Context, client *keeper.Client, kept kee
 	in.setOwner(s.Holder, s.Principal)
 	left := estate{in}.leftOf(texts, state)
 	b.stderr.watch(p.ID(), in.of).Started(p.PID())
-	conn, err := upstream.Resume(ctx, upstream.NewLines(newPipe(p, 0)), state, lifetime{in}.options(), left.request)
+	conn, err := upstream.Resume(ctx, upstream.NewLines(newPipe(p, 0)), state, lifetime{in}.connOptions(), left.request)
 	if err != nil {
 		in.Stop()
 		in.stop(err)
-		lifetime{in}.end("left")
+		lifetime{in}.endServer("left")
 		return err
 	}
 	in.conn, in.found = conn, true
-	hearing{in}.takeOver(texts[followedName])
+	hearing{in}.restoreFollowed(texts[followedName])
 	left.offer(b)
 	close(in.ready)
 	estate{in}.leaveStanding() // with the epoch of this process
@@ -338,15 +338,15 @@ func (b *Backends) adoptOne(ctx context.Context, client *keeper.Client, kept kee
 	adopted.Init()
 	if b.pool.Post(adopted) != nil { // this process ends
 		in.stop(errKept)
-		lifetime{in}.leave(errKept, true)
+		lifetime{in}.endInstance(errKept, true)
 		return nil
 	}
 	adopted.Wait()
 	lifetime{in}.log(slog.LevelInfo, "an instance of a backend that an earlier process has left goes on", "age", b.c.Clock.Now().Sub(in.began).String())
-	estate{in}.goOn(&left)
+	estate{in}.resumeLeft(&left)
 	if session := in.session(); session != "" && b.c.Adopted != nil {
 		b.lives.Go(func() { b.c.Adopted(in.life, in.of.Name, session) })
 	}
-	b.lives.Go(func() { lifetime{in}.serve(false) })
+	b.lives.Go(func() { lifetime{in}.runUntilEnd(false) })
 	return nil
 }

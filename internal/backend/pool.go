@@ -75,7 +75,7 @@ type (
 
 // Refused implements kernel.Refusable.
 func (m *wanted) Refused(error) {
-	m.given <- refused(m.want.Kind.Backend, &pool.Refuse{Reason: pool.Closed})
+	m.given <- newRefusal(m.want.Kind.Backend, &pool.Refuse{Reason: pool.Closed})
 }
 
 // Refused implements kernel.Refusable.
@@ -95,7 +95,7 @@ func (a *poolActor) Receive(m any) {
 		a.waiting[m.want.ID] = m.lease
 		a.carryOut(a.pool.Want(now, m.want))
 	case *taken:
-		a.pool.Hold(now, m.want, m.in.id)
+		a.pool.AdoptWant(now, m.want, m.in.id)
 	case *withdrawn:
 		delete(a.waiting, m.want.ID)
 		a.carryOut(a.pool.Withdraw(now, m.want.ID))
@@ -103,15 +103,15 @@ func (a *poolActor) Receive(m any) {
 			a.carryOut(a.pool.HolderGone(now, m.want.Holder, pool.Left))
 		}
 	case *cancelled:
-		a.pool.Cancelled(now, m.id)
+		a.pool.CallCancelled(now, m.id)
 	case *isReady:
 		a.b.c.Observer.Started(m.of.Name, "", now.Sub(m.began))
 		if m.heir {
 			a.b.c.Observer.Adopted(m.of.Name)
 		}
-		a.carryOut(a.pool.Ready(now, m.id))
+		a.carryOut(a.pool.InstanceReady(now, m.id))
 	case *isAdopted:
-		id, todo := a.pool.Adopt(now, m.in.kind, m.in.holder(), m.in.principal(), m.in.began)
+		id, todo := a.pool.AdoptInstance(now, m.in.kind, m.in.holder(), m.in.principal(), m.in.began)
 		m.in.id = id
 		a.b.c.Observer.Adopted(m.in.of.Name)
 		a.instances[id] = m.in
@@ -123,7 +123,7 @@ func (a *poolActor) Receive(m any) {
 	case *didNotStart:
 		delete(a.instances, m.id)
 		a.b.c.Observer.Started(m.kind.Backend, m.reason, now.Sub(m.began))
-		a.carryOut(a.pool.Failed(now, m.id, m.detail))
+		a.carryOut(a.pool.StartFailed(now, m.id, m.detail))
 	case *hasBroken:
 		f, ok := errors.AsType[*upstream.Failure](m.why)
 		text := m.why.Error()
@@ -131,30 +131,30 @@ func (a *poolActor) Receive(m any) {
 			text = f.Text
 		}
 		if ok && f.Why == upstream.ReasonSessionGone || (lifetime{m.instance}).lostKeeper() {
-			pool.Excuse(a.pool, m.id)
+			pool.ExcuseInstance(a.pool, m.id)
 		}
-		a.carryOut(a.pool.Broke(now, m.id, m.of.mask(text)))
+		a.carryOut(a.pool.InstanceBroke(now, m.id, m.of.mask(text)))
 	case *hasEnded:
 		delete(a.instances, m.id)
 		a.forgetLists(m.instance)
 		a.b.c.Observer.Ended(m.of.Name, m.reason)
 		if (lifetime{m.instance}).lostKeeper() {
-			pool.Excuse(a.pool, m.id)
+			pool.ExcuseInstance(a.pool, m.id)
 		}
-		a.carryOut(a.pool.Exited(now, m.id, m.detail))
+		a.carryOut(a.pool.InstanceExited(now, m.id, m.detail))
 	case *ponged:
-		a.pool.Ponged(now, m.id)
+		a.pool.HeardFrom(now, m.id)
 	case *measured:
 		for id, in := range a.instances {
 			if p := in.proc.Load(); p != nil {
-				in.memory = m.all[p.ID()]
-				a.carryOut(a.pool.Holds(now, id, in.memory))
+				in.memoryBytes = m.all[p.ID()]
+				a.carryOut(a.pool.MemoryMeasured(now, id, in.memoryBytes))
 			}
 		}
 	case *holderGone:
 		a.carryOut(a.pool.HolderGone(now, m.holder, m.why))
 	case *hasMoved:
-		a.carryOut(pool.Move(a.pool, m.id))
+		a.carryOut(pool.InstanceMoved(a.pool, m.id))
 	case *configured:
 		a.configure(now, m)
 		m.Done()
@@ -164,7 +164,7 @@ func (a *poolActor) Receive(m any) {
 	case *ticked:
 		a.ticking = false
 		a.carryOut(a.pool.Tick(now))
-		a.measure(now)
+		a.measureMemory(now)
 	case *shutDown:
 		a.shut(m.keep)
 	}
@@ -212,11 +212,11 @@ func (a *poolActor) configure(now time.Time, m *configured) {
 	m.before = *a.b.all.Swap(&m.all)
 	for i := range m.all {
 		of := &m.all[i]
-		a.carryOut(a.pool.Configure(now, of.Name, of.Digest, of.terms()))
+		a.carryOut(a.pool.ConfigureBackend(now, of.Name, of.Digest, of.terms()))
 	}
 	for i := range m.before {
 		if name := m.before[i].Name; !slices.ContainsFunc(m.all, func(of Backend) bool { return of.Name == name }) {
-			a.carryOut(a.pool.Remove(now, name))
+			a.carryOut(a.pool.RemoveBackend(now, name))
 		}
 	}
 }
@@ -237,7 +237,7 @@ func (a *poolActor) forgetLists(in *instance) {
 	if holder == "" || slices.ContainsFunc(a.findAll(in.of.Name, holder), func(other *instance) bool { return other.kind == in.kind }) {
 		return
 	}
-	a.b.catalogues.forget(in.kind, holder)
+	a.b.catalogues.forgetHolding(in.kind, holder)
 }
 
 // tickLater has time pass for the pool as long as it has something to look after.
@@ -246,14 +246,14 @@ func (a *poolActor) tickLater() {
 		return
 	}
 	a.ticking = true
-	a.b.c.Clock.AfterFunc(time.Second, func() { a.b.tell(&ticked{}) })
+	a.b.c.Clock.AfterFunc(time.Second, func() { a.b.tellPool(&ticked{}) })
 }
 
 // measureEvery is how often the memory of processes is looked at, at most.
 const measureEvery = 5 * time.Second
 
-// measure asks for the memory of processes, if one of them may not have all, or somebody wants to know.
-func (a *poolActor) measure(now time.Time) {
+// measureMemory asks for the memory of processes, if one of them may not have all, or somebody wants to know.
+func (a *poolActor) measureMemory(now time.Time) {
 	if now.Sub(a.measured) < measureEvery || a.closed {
 		return
 	}
@@ -265,16 +265,16 @@ func (a *poolActor) measure(now time.Time) {
 		return
 	}
 	a.measured, a.shown = now, false
-	a.b.background(func(ctx context.Context) {
-		if client, err := a.b.keeper(ctx); err == nil {
-			measure(ctx, a.b, client)
+	a.b.runInBackground(func(ctx context.Context) {
+		if client, err := a.b.connectKeeper(ctx); err == nil {
+			measureProcesses(ctx, a.b, client)
 		}
 	})
 }
 
-// measure tells the pool what memory the processes of a keeper have.
-func measure(ctx context.Context, b *Backends, client *keeper.Client) {
-	all, err := client.Measure(ctx)
+// measureProcesses tells the pool what memory the processes of a keeper have.
+func measureProcesses(ctx context.Context, b *Backends, client *keeper.Client) {
+	all, err := client.ListWithMemory(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
 			b.c.Log.Warn("what memory the processes of backends have is unknown", "error", err)
@@ -285,7 +285,7 @@ func measure(ctx context.Context, b *Backends, client *keeper.Client) {
 	for _, kept := range all {
 		m.all[kept.ID] = kept.Memory
 	}
-	b.tell(m)
+	b.tellPool(m)
 }
 
 // carryOut does what the pool has decided.
@@ -293,16 +293,16 @@ func (a *poolActor) carryOut(todo []pool.Effect) {
 	for _, e := range todo {
 		switch e := e.(type) {
 		case pool.Start:
-			a.start(&e)
+			a.startInstance(&e)
 		case pool.Give:
-			a.give(&e)
+			a.giveInstance(&e)
 		case pool.Refuse:
 			if l := a.waiting[e.Want]; l != nil {
 				delete(a.waiting, e.Want)
 				if l.once { // an instance that begins for it is nobody's
-					a.b.tell(&holderGone{l.want.Holder, pool.Left})
+					a.b.tellPool(&holderGone{l.want.Holder, pool.Left})
 				}
-				l.given <- refused(l.want.Kind.Backend, &e)
+				l.given <- newRefusal(l.want.Kind.Backend, &e)
 			}
 		case pool.Stop:
 			if in := a.instances[e.Instance]; in != nil {
@@ -313,27 +313,27 @@ func (a *poolActor) carryOut(todo []pool.Effect) {
 				go in.ping()
 			}
 		case pool.Lost:
-			a.lose(&e)
+			a.tellLost(&e)
 		}
 	}
 }
 
-// start begins an instance.
-func (a *poolActor) start(e *pool.Start) {
+// startInstance begins an instance.
+func (a *poolActor) startInstance(e *pool.Start) {
 	of, ok := a.b.find(e.Kind.Backend)
 	if !ok || of.Digest != e.Kind.Digest { // it was configured otherwise meanwhile
-		go a.b.tell(&didNotStart{&instance{id: e.Instance, kind: e.Kind, began: a.b.c.Clock.Now()}, refusals[pool.Replaced], pool.Replaced})
+		go a.b.tellPool(&didNotStart{&instance{id: e.Instance, kind: e.Kind, began: a.b.c.Clock.Now()}, refusals[pool.Replaced], pool.Replaced})
 		return
 	}
 	in := a.b.newInstance(of, e.Kind, a.b.c.Clock.Now())
 	in.id = e.Instance
 	in.setOwner(e.Holder, e.Principal)
 	a.instances[e.Instance] = in
-	a.b.lives.Go(lifetime{in}.live)
+	a.b.lives.Go(lifetime{in}.openAndRun)
 }
 
-// give lends an instance to the call that wanted one.
-func (a *poolActor) give(e *pool.Give) {
+// giveInstance lends an instance to the call that wanted one.
+func (a *poolActor) giveInstance(e *pool.Give) {
 	l, in := a.waiting[e.Want], a.instances[e.Instance]
 	if l == nil {
 		return
@@ -351,8 +351,8 @@ func (a *poolActor) give(e *pool.Give) {
 	l.given <- nil
 }
 
-// lose tells that the instance of a holder is gone with what it held.
-func (a *poolActor) lose(e *pool.Lost) {
+// tellLost tells that the instance of a holder is gone with what it held.
+func (a *poolActor) tellLost(e *pool.Lost) {
 	if session := sessionOf(e.Holder); session != "" && a.b.c.Lost != nil {
 		go a.b.c.Lost(e.Kind.Backend, session, e.Reason)
 	}
@@ -377,17 +377,17 @@ type lease struct {
 	given  chan error // gets nil once in is there, or why there will be none
 }
 
-// lend waits until a caller has an instance of a backend.
-func (b *Backends) lend(ctx context.Context, name string, c *Caller, q *Request) (*lease, error) {
+// leaseInstance waits until a caller has an instance of a backend.
+func (b *Backends) leaseInstance(ctx context.Context, name string, c *Caller, q *Request) (*lease, error) {
 	if err := b.awaitAdoption(ctx); err != nil {
 		return nil, err
 	}
 	for digest := ""; ; {
 		of, ok := b.find(name)
 		if !ok || of.Digest == digest {
-			return nil, refused(name, &pool.Refuse{Reason: pool.Replaced})
+			return nil, newRefusal(name, &pool.Refuse{Reason: pool.Replaced})
 		}
-		l, err := lendOf(ctx, b, of, c, q)
+		l, err := leaseFrom(ctx, b, of, c, q)
 		if reasonIn(err) != pool.Replaced {
 			return l, err
 		}
@@ -395,8 +395,8 @@ func (b *Backends) lend(ctx context.Context, name string, c *Caller, q *Request)
 	}
 }
 
-// lendOf is lend for a backend as it is configured at the moment.
-func lendOf(ctx context.Context, b *Backends, of *Backend, c *Caller, q *Request) (*lease, error) {
+// leaseFrom is lend for a backend as it is configured at the moment.
+func leaseFrom(ctx context.Context, b *Backends, of *Backend, c *Caller, q *Request) (*lease, error) {
 	id := pool.WantID(b.wants.Add(1))
 	l := &lease{given: make(chan error, 1), want: pool.Want{ID: id, Kind: c.kindOf(of), Principal: c.Principal}}
 	l.want.Holder, l.once = c.holderOf(of.Options.Isolation, id)
@@ -405,16 +405,16 @@ func lendOf(ctx context.Context, b *Backends, of *Backend, c *Caller, q *Request
 		l.want.Looks, l.want.Holder, l.want.Principal, l.once = true, "", "", false
 	}
 	l.want.Askable = q.Asks && of.hasLines() && !session && b.catalogues.eraOf(of.Digest) != upstream.EraModern
-	q.told, q.modern = c.told(&of.Options), c.Modern
+	q.told, q.modern = c.toldCapabilities(&of.Options), c.Modern
 	if !q.looks {
-		left, err := b.deposits.find(ctx, depositName(of, l.want.Kind, l.want.Holder, b.c.Node))
+		left, err := b.deposits.hasDeposit(ctx, depositName(of, l.want.Kind, l.want.Holder, b.c.Node))
 		if err != nil {
 			return nil, unknownLeft(of.Name, err)
 		}
 		l.want.Heir = left
 	}
 	if b.pool.Post(&wanted{l}) != nil {
-		return nil, refused(of.Name, &pool.Refuse{Reason: pool.Closed})
+		return nil, newRefusal(of.Name, &pool.Refuse{Reason: pool.Closed})
 	}
 	began := b.c.Clock.Now()
 	select {
@@ -429,7 +429,7 @@ func lendOf(ctx context.Context, b *Backends, of *Backend, c *Caller, q *Request
 		}
 		return l, nil
 	case <-ctx.Done():
-		b.tell(&withdrawn{l})
+		b.tellPool(&withdrawn{l})
 		return nil, context.Cause(ctx)
 	}
 }
@@ -446,15 +446,15 @@ func reasonIn(err error) pool.Reason {
 // still be of it: a late answer ends the doubt, or an answer to a ping, as a server that is done answers one.
 func (b *Backends) giveBack(l *lease, doubt bool) {
 	if !doubt {
-		b.tell(&withdrawn{l})
+		b.tellPool(&withdrawn{l})
 		return
 	}
-	b.tell(&cancelled{l.want.ID})
+	b.tellPool(&cancelled{l.want.ID})
 	b.c.Clock.AfterFunc(cancelWait/2, func() {
 		ctx, cancel := context.WithTimeout(l.in.life, cancelWait/2)
 		defer cancel()
 		if l.in.conn.Ping(ctx) == nil {
-			b.tell(&withdrawn{l})
+			b.tellPool(&withdrawn{l})
 		}
 	})
 }

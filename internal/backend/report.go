@@ -29,7 +29,7 @@ func (b *Backends) Counts() (all map[string]Counts) {
 		}
 		for _, in := range a.instances {
 			c := all[in.of.Name]
-			c.Memory += in.memory
+			c.Memory += in.memoryBytes
 			all[in.of.Name] = c
 		}
 	})
@@ -87,7 +87,7 @@ const measureWait = 2 * time.Second
 func (o Operations) Reports(ctx context.Context) ([]Report, error) {
 	if client := o.keep.running(); client != nil {
 		patience, cancel := context.WithTimeout(ctx, measureWait)
-		measure(patience, o.Backends, client) // before the pool is asked
+		measureProcesses(patience, o.Backends, client) // before the pool is asked
 		cancel()
 	}
 	var all []Report
@@ -97,7 +97,7 @@ func (o Operations) Reports(ctx context.Context) ([]Report, error) {
 	}
 	for i := range all {
 		r := &all[i]
-		r.Known, r.Revisions = o.catalogues.look(r.Digest)
+		r.Known, r.Revisions = o.catalogues.knownOf(r.Digest)
 		r.Ends, r.Failed = o.journals.Ends(r.Name)
 	}
 	return all, nil
@@ -146,7 +146,7 @@ func (a *poolActor) report(now time.Time) []Report {
 			if in == nil {
 				continue
 			}
-			r.Memory += in.memory
+			r.Memory += in.memoryBytes
 			r.Instances = append(r.Instances, instanceReport(in, of))
 		}
 	}
@@ -157,7 +157,7 @@ func (a *poolActor) report(now time.Time) []Report {
 func instanceReport(in *instance, of pool.Instance) InstanceReport {
 	return InstanceReport{
 		Instance: of, PID: int(in.pid.Load()), Holder: in.holderKind(of.Calls > 0),
-		Session: in.session(), Principal: in.principal(), Began: in.began, Memory: in.memory,
+		Session: in.session(), Principal: in.principal(), Began: in.began, Memory: in.memoryBytes,
 	}
 }
 

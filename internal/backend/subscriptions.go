@@ -34,8 +34,8 @@ func (s *subscriptions) note(key ownership, uris ...string) {
 	}
 }
 
-// drop forgets that a holder follows a resource.
-func (s *subscriptions) drop(key ownership, uri string) {
+// forgetResource forgets that a holder follows a resource.
+func (s *subscriptions) forgetResource(key ownership, uri string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if delete(s.of[key], uri); len(s.of[key]) == 0 {
@@ -43,8 +43,8 @@ func (s *subscriptions) drop(key ownership, uri string) {
 	}
 }
 
-// forget drops what a holder follows.
-func (s *subscriptions) forget(holder string) {
+// forgetHolder drops what a holder follows.
+func (s *subscriptions) forgetHolder(holder string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	maps.DeleteFunc(s.of, func(key ownership, _ map[string]bool) bool { return key.holder == holder })

@@ -72,9 +72,9 @@ func (c *Checker) Close() {
 	c.table.Load().authority.Close()
 }
 
-// Replace has tokens verified by another authority from now on, and closes the one before. Who waits for that one asks the other, and the tokens that it knew are looked at whoever else their address has.
+// ReplaceAuthority has tokens verified by another authority from now on, and closes the one before. Who waits for that one asks the other, and the tokens that it knew are looked at whoever else their address has.
 // After Close it closes a.
-func (c *Checker) Replace(a *auth.Authority) {
+func (c *Checker) ReplaceAuthority(a *auth.Authority) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -87,16 +87,16 @@ func (c *Checker) Replace(a *auth.Authority) {
 	c.running.Go(func() { c.replaced(c.ctx) })
 }
 
-// Documents are the paths of the metadata of a server.
-func (c *Checker) Documents(rs *Resources) (paths []string) {
-	for _, r := range rs.documents(rs.of(c.table.Load().authority)) {
+// MetadataPaths are the paths of the metadata of a server.
+func (c *Checker) MetadataPaths(rs *Resources) (paths []string) {
+	for _, r := range rs.metadataResources(rs.resourcePair(c.table.Load().authority)) {
 		paths = append(paths, r.WellKnown())
 	}
 	return paths
 }
 
-// Taken is the path of a mounted server of which a token would count for another one, too, as its paths differ in slashes at their ends alone: "" if there is none.
-func (c *Checker) Taken(rs *Resources) string {
+// ConflictingPath is the path of a mounted server of which a token would count for another one, too, as its paths differ in slashes at their ends alone: "" if there is none.
+func (c *Checker) ConflictingPath(rs *Resources) string {
 	t := c.table.Load()
 	for other := range t.servers {
 		for _, r := range rs.resources(t.authority) {
@@ -110,15 +110,15 @@ func (c *Checker) Taken(rs *Resources) string {
 
 // Mount adds the resources of a server.
 func (c *Checker) Mount(rs *Resources) {
-	c.change(func(all map[*Resources]struct{}) { all[rs] = struct{}{} })
+	c.changeServers(func(all map[*Resources]struct{}) { all[rs] = struct{}{} })
 }
 
 // Unmount takes them away.
 func (c *Checker) Unmount(rs *Resources) {
-	c.change(func(all map[*Resources]struct{}) { delete(all, rs) })
+	c.changeServers(func(all map[*Resources]struct{}) { delete(all, rs) })
 }
 
-func (c *Checker) change(f func(map[*Resources]struct{})) {
+func (c *Checker) changeServers(f func(map[*Resources]struct{})) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before := c.table.Load()
@@ -133,14 +133,14 @@ func (c *Checker) change(f func(map[*Resources]struct{})) {
 // Authenticate returns the verdict about the token of a request, nil for an anonymous one. The error is a [*refusal.Refusal], which is logged.
 func (c *Checker) Authenticate(r *http.Request) (*auth.Verdict, error) {
 	t, last := c.table.Load(), server.Kept[auth.Last](r)
-	server := t.at(r.URL.Path)
+	server := t.resourceAt(r.URL.Path)
 	v := t.authority.Known(r.Header, server, last)
 	if v != nil && c.revoked(&v.Identity) == nil {
 		return v, nil
 	}
 	if len(r.Header["Authorization"]) > 0 {
 		bucket, _ := c.failures(r.RemoteAddr)
-		if wait := bucket.Wait(time.Now()); wait > 0 {
+		if wait := bucket.WaitTime(time.Now()); wait > 0 {
 			if v != nil || !c.countedBefore(t, r.Header, server) {
 				return nil, refusal.Of(limits.AuthFailures.Row).In(wait)
 			}
@@ -152,7 +152,7 @@ func (c *Checker) Authenticate(r *http.Request) (*auth.Verdict, error) {
 	}
 	for err != nil && t.authority != c.table.Load().authority { // what was asked may have been closed meanwhile, or not know the issuer
 		t = c.table.Load()
-		server = t.at(r.URL.Path)
+		server = t.resourceAt(r.URL.Path)
 		v, err = t.authority.Authenticate(r.Context(), r.Header, server, last)
 	}
 	if err == nil && v != nil {
@@ -167,7 +167,7 @@ func (c *Checker) Authenticate(r *http.Request) (*auth.Verdict, error) {
 	if !ok {
 		return nil, err // as package auth says, there is none
 	}
-	return nil, c.refuse(r, server, no)
+	return nil, c.noteRefusal(r, server, no)
 }
 
 // countedBefore reports whether a token that the authority does not know was known to the one before. It is looked at also where many of its address fail: who changes a configuration turns nobody away.
@@ -179,21 +179,21 @@ func (c *Checker) countedBefore(t *table, h http.Header, server *auth.Resource) 
 	return v != nil && c.revoked(&v.Identity) == nil
 }
 
-// Again refuses a request that was let in, if the owner of its token was revoked meanwhile: its body may have taken a while. It costs one atomic load while nobody is revoked.
-func (c *Checker) Again(r *http.Request, id *auth.Identity) *refusal.Refusal {
+// RefuseRevoked refuses a request that was let in, if the owner of its token was revoked meanwhile: its body may have taken a while. It costs one atomic load while nobody is revoked.
+func (c *Checker) RefuseRevoked(r *http.Request, id *auth.Identity) *refusal.Refusal {
 	no := c.revoked(id)
 	if no == nil {
 		return nil
 	}
-	d := c.refuse(r, c.table.Load().at(r.URL.Path), no)
+	d := c.noteRefusal(r, c.table.Load().resourceAt(r.URL.Path), no)
 	c.observer.Rejected(d.Status, d.Label)
 	return d
 }
 
-// Still refuses a request that was let in, if its token does not count any more. It returns nil if the token counts, or if nobody can say so at the moment. Nothing is logged or counted.
-func (c *Checker) Still(ctx context.Context, r *http.Request) *auth.Refusal {
+// RecheckToken refuses a request that was let in, if its token does not count any more. It returns nil if the token counts, or if nobody can say so at the moment. Nothing is logged or counted.
+func (c *Checker) RecheckToken(ctx context.Context, r *http.Request) *auth.Refusal {
 	t := c.table.Load()
-	_, err := t.authority.Authenticate(ctx, r.Header, t.at(r.URL.Path), nil)
+	_, err := t.authority.Authenticate(ctx, r.Header, t.resourceAt(r.URL.Path), nil)
 	no, ok := errors.AsType[*auth.Refusal](err)
 	if !ok || no.Status >= http.StatusInternalServerError {
 		return nil
@@ -201,17 +201,17 @@ func (c *Checker) Still(ctx context.Context, r *http.Request) *auth.Refusal {
 	return no
 }
 
-// refuse notes the refusal of a request to a server.
-func (c *Checker) refuse(r *http.Request, server *auth.Resource, no *auth.Refusal) *refusal.Refusal {
+// noteRefusal notes the refusal of a request to a server.
+func (c *Checker) noteRefusal(r *http.Request, server *auth.Resource, no *auth.Refusal) *refusal.Refusal {
 	if no.Code != "" && no.Reason != auth.ReasonScope || no.Reason == auth.ReasonKey { // whoever makes up the names of keys gets 503
-		c.fail(r.RemoteAddr)
+		c.chargeFailure(r.RemoteAddr)
 	}
-	Log(c.hits, r, no)
-	return denial(server, no)
+	LogRefusal(c.hits, r, no)
+	return newDenial(server, no)
 }
 
-// fail charges an address for a token that does not count. It owes what it has not got, as many may be looked at at once.
-func (c *Checker) fail(address string) {
+// chargeFailure charges an address for a token that does not count. It owes what it has not got, as many may be looked at at once.
+func (c *Checker) chargeFailure(address string) {
 	for {
 		bucket, account := c.failures(address)
 		if now := time.Now(); bucket.TakeN(now, 1) > 0 {
@@ -226,8 +226,8 @@ func (c *Checker) fail(address string) {
 // logged is how many refusals for one reason are logged in a minute.
 const logged = 10
 
-// Log writes why a request is refused, up to ten times a minute for each reason. Of a message that came by way of another process there is no request.
-func Log(to *limits.Log, r *http.Request, no *auth.Refusal) {
+// LogRefusal writes why a request is refused, up to ten times a minute for each reason. Of a message that came by way of another process there is no request.
+func LogRefusal(to *limits.Log, r *http.Request, no *auth.Refusal) {
 	level, most := slog.LevelInfo, logged
 	switch {
 	case no.Reason == auth.ReasonMissing: // as each client begins
@@ -239,20 +239,20 @@ func Log(to *limits.Log, r *http.Request, no *auth.Refusal) {
 	if r != nil {
 		attrs = []slog.Attr{slog.String("path", r.URL.Path), slog.String("address", r.RemoteAddr), attrs[0]}
 	}
-	to.Often(most, level, "a request is refused because of its access token: "+string(no.Reason), attrs...)
+	to.LogUpTo(most, level, "a request is refused because of its access token: "+string(no.Reason), attrs...)
 }
 
-// Label is the label of a reason where refusals are counted.
-func Label(reason auth.Reason) string {
+// LabelOf is the label of a reason where refusals are counted.
+func LabelOf(reason auth.Reason) string {
 	if reason == auth.ReasonScope { // as where a server, or what is called, needs it
 		return refusal.Scope.Label
 	}
 	return "auth-" + strings.ReplaceAll(string(reason), "_", "-")
 }
 
-func denial(server *auth.Resource, no *auth.Refusal) *refusal.Refusal {
+func newDenial(server *auth.Resource, no *auth.Refusal) *refusal.Refusal {
 	d := refusal.Denied(no.Status, server.Challenge(no), no)
-	d.Text, d.After, d.Label = cmp.Or(no.Text, d.Text), no.RetryAfter, Label(no.Reason)
+	d.Text, d.After, d.Label = cmp.Or(no.Text, d.Text), no.RetryAfter, LabelOf(no.Reason)
 	if no.Reason == auth.ReasonScope {
 		d.Data, _ = json.Marshal(map[string][]string{"scopes": no.Scopes})
 	}
@@ -270,7 +270,7 @@ func (c *Checker) Require(path string, anonymous bool, granted, needed []string)
 	if anonymous {
 		no = t.authority.Missing(no.Scopes)
 	}
-	return no, t.at(path).Challenge(no)
+	return no, t.resourceAt(path).Challenge(no)
 }
 
 // The paths of metadata.
@@ -289,8 +289,8 @@ const (
 	headers = "*, Authorization"
 )
 
-// Serve serves a request for metadata. It reports whether the path is one of metadata.
-func (c *Checker) Serve(w http.ResponseWriter, r *http.Request) bool {
+// ServeMetadata serves a request for metadata. It reports whether the path is one of metadata.
+func (c *Checker) ServeMetadata(w http.ResponseWriter, r *http.Request) bool {
 	if !strings.HasPrefix(r.URL.Path, wellKnown) {
 		return false
 	}
@@ -299,12 +299,12 @@ func (c *Checker) Serve(w http.ResponseWriter, r *http.Request) bool {
 	if server == nil && r.URL.Path != IssuerPath {
 		return false
 	}
-	c.guard.Serve(w, r, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { c.respond(w, r, t.authority, server) }), false)
+	c.guard.Serve(w, r, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { c.sendMetadata(w, r, t.authority, server) }), false)
 	return true
 }
 
-// respond answers with the metadata of a server, or if that is nil with that of the first issuer.
-func (c *Checker) respond(w http.ResponseWriter, r *http.Request, a *auth.Authority, server *auth.Resource) {
+// sendMetadata answers with the metadata of a server, or if that is nil with that of the first issuer.
+func (c *Checker) sendMetadata(w http.ResponseWriter, r *http.Request, a *auth.Authority, server *auth.Resource) {
 	if c.guard.RefuseHost(w, r) {
 		return
 	}
@@ -327,22 +327,22 @@ func (c *Checker) respond(w http.ResponseWriter, r *http.Request, a *auth.Author
 		return
 	}
 	if server != nil {
-		c.document(w, r, server.Metadata())
+		c.sendDocument(w, r, server.Metadata())
 		return
 	}
 	data, err := a.IssuerMetadata(r.Context())
 	switch {
 	case err == nil:
-		c.document(w, r, data)
+		c.sendDocument(w, r, data)
 	case errors.Is(err, auth.ErrNoMetadata):
 		c.reject(w, r, http.StatusNotFound, "path", "404 page not found\n")
 	default:
 		header.Set("Retry-After", "10") // as often as an issuer is asked
-		c.reject(w, r, http.StatusServiceUnavailable, Label(auth.ReasonUnavailable), "the authorization server cannot be reached at the moment\n")
+		c.reject(w, r, http.StatusServiceUnavailable, LabelOf(auth.ReasonUnavailable), "the authorization server cannot be reached at the moment\n")
 	}
 }
 
-func (c *Checker) document(w http.ResponseWriter, r *http.Request, data []byte) {
+func (c *Checker) sendDocument(w http.ResponseWriter, r *http.Request, data []byte) {
 	w.Header().Set("Content-Type", "application/json")
 	c.guard.RespondPublic(w, r, http.StatusOK, data, metadataAge)
 }

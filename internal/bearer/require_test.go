@@ -31,7 +31,7 @@ func TestRequire(t *testing.T) {
 	if no == nil || no.Status != 401 || challenge != want {
 		t.Errorf("without a token: %v, %s; want %s", no, challenge, want)
 	}
-	c.Replace(authority(map[string][]string{"wide": {"narrow"}}))
+	c.ReplaceAuthority(authority(map[string][]string{"wide": {"narrow"}}))
 	if no, challenge := c.Require("/mcp", false, granted, needed); no != nil || challenge != "" {
 		t.Errorf("%v, %s", no, challenge)
 	}

@@ -13,22 +13,22 @@ type Resources struct {
 	HasSSE              bool
 }
 
-// of returns the resource of the server, and that of HTTP+SSE.
-func (rs *Resources) of(a *auth.Authority) (own, older *auth.Resource) {
+// resourcePair returns the resource of the server, and that of HTTP+SSE.
+func (rs *Resources) resourcePair(a *auth.Authority) (own, older *auth.Resource) {
 	return a.Resource(rs.Path, rs.Name, rs.Scopes, rs.ID, rs.Path), a.Resource(rs.SSE, rs.Name, rs.Scopes, rs.ID, rs.Path)
 }
 
 // resources are those of the paths that there are.
 func (rs *Resources) resources(a *auth.Authority) []*auth.Resource {
-	own, older := rs.of(a)
+	own, older := rs.resourcePair(a)
 	if rs.Messages == "" {
 		return []*auth.Resource{own}
 	}
 	return []*auth.Resource{own, older}
 }
 
-// documents are the resources whose metadata is served: none if there is no issuer that a client could ask.
-func (rs *Resources) documents(own, older *auth.Resource) []*auth.Resource {
+// metadataResources are the resources whose metadata is served: none if there is no issuer that a client could ask.
+func (rs *Resources) metadataResources(own, older *auth.Resource) []*auth.Resource {
 	switch {
 	case own.Metadata() == nil:
 		return nil
@@ -50,7 +50,7 @@ type table struct {
 func newTable(a, before *auth.Authority, servers map[*Resources]struct{}) *table {
 	t := &table{authority: a, before: before, servers: servers, paths: make(map[string]*auth.Resource), documents: make(map[string]*auth.Resource)}
 	for rs := range servers {
-		own, older := rs.of(a)
+		own, older := rs.resourcePair(a)
 		t.paths[rs.Path] = own
 		if rs.Messages != "" {
 			t.paths[rs.Messages] = older
@@ -58,7 +58,7 @@ func newTable(a, before *auth.Authority, servers map[*Resources]struct{}) *table
 		if rs.HasSSE {
 			t.paths[rs.SSE] = older
 		}
-		for _, r := range rs.documents(own, older) {
+		for _, r := range rs.metadataResources(own, older) {
 			t.documents[r.WellKnown()] = r
 		}
 		if _, taken := t.documents[ResourcePath]; len(servers) == 1 && !taken && own.Metadata() != nil {
@@ -68,8 +68,8 @@ func newTable(a, before *auth.Authority, servers map[*Resources]struct{}) *table
 	return t
 }
 
-// at returns the resource of a path of requests. One that is not mounted any more, or behind a pipe, is its own.
-func (t *table) at(path string) *auth.Resource {
+// resourceAt returns the resource of a path of requests. One that is not mounted any more, or behind a pipe, is its own.
+func (t *table) resourceAt(path string) *auth.Resource {
 	if server := t.paths[path]; server != nil {
 		return server
 	}

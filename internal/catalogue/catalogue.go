@@ -85,14 +85,14 @@ func (s *Snapshot[T]) SpelledLike(uri string) []string {
 	s.spelling.Do(func() {
 		s.bySpelling = make(map[string][]string, len(s.Names))
 		for _, name := range s.Names {
-			plain := template.Plain(name)
+			plain := template.PlainURI(name)
 			s.bySpelling[plain] = append(s.bySpelling[plain], name)
 		}
 	})
 	if len(s.bySpelling) == 0 {
 		return nil
 	}
-	return s.bySpelling[template.Plain(uri)]
+	return s.bySpelling[template.PlainURI(uri)]
 }
 
 // Get finds an item.

@@ -132,7 +132,7 @@ func (p *Process) All() []telemetry.Gauge {
 		{Name: "troupe.streams.read_elsewhere", Unit: "{stream}", Doc: "Streams that clients read here and another process of the store writes.", Read: one(func() int64 { return int64(st().Readings) })},
 		{Name: "troupe.streams.replaying", Unit: "{stream}", Doc: "Streams whose clients came back, or were left behind, and were not sent yet all that is stored.", Read: one(func() int64 { return st().Replaying })},
 		{Name: "troupe.pings.lost", Unit: "{connection}", Doc: "Connections closed because their clients left pings unanswered.", Counter: true, Read: one(func() int64 { return st().LostPings })},
-		{Name: "troupe.refusals", Unit: "{refusal}", Doc: "What was refused because of a limit, by reason.", Counter: true, Label: "reason", Read: p.Hits.Refusals},
+		{Name: "troupe.refusals", Unit: "{refusal}", Doc: "What was refused because of a limit, by reason.", Counter: true, Label: "reason", Read: p.Hits.ObserveRefusals},
 		{Name: "troupe.accounts", Unit: "{account}", Doc: "Principals that this node tells apart at the moment.", Read: one(func() int64 { return int64(st().Accounts) })},
 		{Name: "troupe.accounts.elsewhere", Unit: "{account}", Doc: "Principals that are held here to what they use of other nodes, once for each of those nodes.", Read: one(p.Node.Accounts().SharesHeard)},
 		{Name: "troupe.accounts.overflowed", Unit: "{request}", Doc: "Requests charged to a shared account, because there were too many principals to tell apart.", Counter: true, Read: one(func() int64 { return st().Overflowed })},

@@ -6,7 +6,7 @@ import (
 
 // clientKeys are the keys of servers in the files of clients, all clients together: none of them gives a key a meaning
 // that another one takes away.
-var clientKeys = &keyring{read: map[string]func(r *reading, n *node, at string){
+var clientKeys = &keyTable{read: map[string]func(r *reading, n *node, at string){
 	"command": (*reading).readCommand,
 	"args":    (*reading).readArgs,
 	"env":     (*reading).readEnv,
@@ -34,32 +34,32 @@ var clientKeys = &keyring{read: map[string]func(r *reading, n *node, at string){
 	"allowedTools":  (*reading).allowTools,
 	"disabledTools": (*reading).denyTools, // of Windsurf and Roo
 
-	"autoApprove": ignored("which calls need consent is for clients to decide"),
-	"alwaysAllow": ignored("which calls need consent is for clients to decide"),
-	"trust":       ignored("which calls need consent is for clients to decide"),
-	"timeout":     ignored("how long a call may take is a setting of the server, max-call"),
+	"autoApprove": noteIgnored("which calls need consent is for clients to decide"),
+	"alwaysAllow": noteIgnored("which calls need consent is for clients to decide"),
+	"trust":       noteIgnored("which calls need consent is for clients to decide"),
+	"timeout":     noteIgnored("how long a call may take is a setting of the server, max-call"),
 
-	"sandbox":        ignored("it is not enforced: the options files and network of the section backends are"),
-	"sandboxEnabled": ignored("it is not enforced: the options files and network of the section backends are"),
+	"sandbox":        noteIgnored("it is not enforced: the options files and network of the section backends are"),
+	"sandboxEnabled": noteIgnored("it is not enforced: the options files and network of the section backends are"),
 
-	"oauth":            ignored("nobody can be asked to log in here: give a header with a credential"),
-	"auth":             ignored("nobody can be asked to log in here: give a header with a credential"),
-	"authProviderType": ignored("nobody can be asked to log in here: give a header with a credential"),
-	"headersHelper":    ignored("it is not run: give the headers themselves"),
+	"oauth":            noteIgnored("nobody can be asked to log in here: give a header with a credential"),
+	"auth":             noteIgnored("nobody can be asked to log in here: give a header with a credential"),
+	"authProviderType": noteIgnored("nobody can be asked to log in here: give a header with a credential"),
+	"headersHelper":    noteIgnored("it is not run: give the headers themselves"),
 
 	"tcp": func(r *reading, n *node, at string) {
-		r.fault(n.line, at, errors.New("WebSocket is no transport of MCP, and is not spoken here"))
+		r.addFault(n.line, at, errors.New("WebSocket is no transport of MCP, and is not spoken here"))
 	},
 
 	// What a client shows, and how it develops servers, says nothing of how one runs.
-	"name": silent, "description": silent, "icon": silent, "version": silent, "gallery": silent, "dev": silent, "$schema": silent, "extensionName": silent,
-	"comment": silent, "_comment": silent, "//": silent,
+	"name": skipKey, "description": skipKey, "icon": skipKey, "version": skipKey, "gallery": skipKey, "dev": skipKey, "$schema": skipKey, "extensionName": skipKey,
+	"comment": skipKey, "_comment": skipKey, "//": skipKey,
 }}
 
-func silent(*reading, *node, string) {}
+func skipKey(*reading, *node, string) {}
 
-// ignored is a key that has no effect here, and why.
-func ignored(why string) func(r *reading, n *node, at string) {
+// noteIgnored is a key that has no effect here, and why.
+func noteIgnored(why string) func(r *reading, n *node, at string) {
 	return func(r *reading, n *node, at string) {
 		switch {
 		case n.kind == boolean && n.text == "false", n.kind == null, n.kind == list && len(n.items) == 0, n.kind == mapping && len(n.entries) == 0:

@@ -50,7 +50,7 @@ func Diff(was, is *File) (c Changes) {
 			continue
 		case old.Digest() != b.Digest():
 			c.Replaced = append(c.Replaced, b.Name)
-		case !sameTerms(old, b):
+		case !sameOptions(old, b):
 			c.Adjusted = append(c.Adjusted, b.Name)
 		}
 		now = append(now, b.Name)

@@ -21,11 +21,11 @@ func Digest(t host.Target, o host.Options) string {
 	serve, _, _ := t.Serve()
 	o = o.WithDefaults()
 	c := o.Confinement
-	c.Rlimits.Enforce, c.Files.Enforce, c.Cgroup.Enforce = offIsNothing(c.Rlimits.Enforce), offIsNothing(c.Files.Enforce), offIsNothing(c.Cgroup.Enforce)
+	c.Rlimits.Enforce, c.Files.Enforce, c.Cgroup.Enforce = emptyIfOff(c.Rlimits.Enforce), emptyIfOff(c.Files.Enforce), emptyIfOff(c.Cgroup.Enforce)
 	data, err := json.Marshal(digested{
 		Command: name, Args: args, Env: o.Env, Dir: o.Dir, URL: url, Serve: serve, Transport: o.Transport, Headers: o.Headers, PassHeaders: o.PassHeaders, Era: o.Era,
 		ForwardRoots: o.Roots.Forward, Roots: o.Roots.List,
-		Rlimits: set(c.Rlimits), NoNewPrivs: offIsNothing(c.NoNewPrivs), Files: set(c.Files), NoNetwork: offIsNothing(c.NoNetwork), OwnPIDs: offIsNothing(c.OwnPIDs), Cgroup: set(c.Cgroup),
+		Rlimits: nonZeroFields(c.Rlimits), NoNewPrivs: emptyIfOff(c.NoNewPrivs), Files: nonZeroFields(c.Files), NoNetwork: emptyIfOff(c.NoNetwork), OwnPIDs: emptyIfOff(c.OwnPIDs), Cgroup: nonZeroFields(c.Cgroup),
 	})
 	if err != nil {
 		panic(err) // there are texts and numbers alone; Check lets no other number pass
@@ -56,8 +56,8 @@ type digested struct {
 	Cgroup       map[string]any    `json:"cgroup,omitempty"`
 }
 
-// set has the fields of a struct that are not zero.
-func set(of any) map[string]any {
+// nonZeroFields has the fields of a struct that are not zero.
+func nonZeroFields(of any) map[string]any {
 	fields := make(map[string]any)
 	for f, v := range reflect.ValueOf(of).Fields() {
 		if !v.IsZero() {
@@ -67,7 +67,7 @@ func set(of any) map[string]any {
 	return fields
 }
 
-func offIsNothing(e host.Enforce) host.Enforce {
+func emptyIfOff(e host.Enforce) host.Enforce {
 	if e == host.Off {
 		return ""
 	}
@@ -77,8 +77,8 @@ func offIsNothing(e host.Enforce) host.Enforce {
 // Digest is that of the backend.
 func (b Backend) Digest() string { return Digest(b.Target, b.Options) }
 
-// sameTerms reports whether two backends with the same digest are the same in everything else.
-func sameTerms(a, b Backend) bool {
+// sameOptions reports whether two backends with the same digest are the same in everything else.
+func sameOptions(a, b Backend) bool {
 	x, y := a.Options.WithDefaults(), b.Options.WithDefaults()
 	x.EnvFile, y.EnvFile = "", ""
 	return reflect.DeepEqual(x, y)

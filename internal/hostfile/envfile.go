@@ -37,7 +37,7 @@ func ReadVariables(path string, data []byte) (map[string]string, error) {
 			continue
 		}
 		quoted := rest[len(one)-len(value)+1:]
-		text, size, found := unquoted(quoted, value[0])
+		text, size, found := readQuoted(quoted, value[0])
 		if !found {
 			return nil, fmt.Errorf("%s:%d: the quote of %s is not closed", path, line, name)
 		}
@@ -51,8 +51,8 @@ func ReadVariables(path string, data []byte) (map[string]string, error) {
 	return all, nil
 }
 
-// unquoted returns the text up to the closing quote, and how many bytes it is long with that.
-func unquoted(value string, quote byte) (text string, size int, found bool) {
+// readQuoted returns the text up to the closing quote, and how many bytes it is long with that.
+func readQuoted(value string, quote byte) (text string, size int, found bool) {
 	var b strings.Builder
 	for i := 0; i < len(value); i++ {
 		switch c := value[i]; {

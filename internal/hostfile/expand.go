@@ -18,15 +18,15 @@ import (
 var ErrUnset = errors.New("nothing is there to put in")
 
 // unset is an error that is ErrUnset, in words of its own.
-type unset struct{ text string }
+type unsetError struct{ text string }
 
-func (e unset) Error() string        { return e.text }
-func (e unset) Is(target error) bool { return target == ErrUnset }
+func (e unsetError) Error() string        { return e.text }
+func (e unsetError) Is(target error) bool { return target == ErrUnset }
 
-func unsetf(format string, args ...any) error { return unset{fmt.Sprintf(format, args...)} }
+func unsetErrorf(format string, args ...any) error { return unsetError{fmt.Sprintf(format, args...)} }
 
 // everybodys are the variables that each command gets. Their values are no secrets.
-var everybodys = []string{"HOME", "PATH", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "TZ", "PWD", "TMPDIR"}
+var inheritedVariables = []string{"HOME", "PATH", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "TZ", "PWD", "TMPDIR"}
 
 // predefined are the references without a value of their own in the environment.
 var predefined = []string{"workspaceFolder", "workspaceFolderBasename", "userHome", "pathSeparator", "/"}
@@ -79,11 +79,11 @@ func (e *expansion) resolve(text string, level int) (string, error) {
 			b.WriteString("${")
 			text = text[3:]
 		case strings.HasPrefix(text, "${"):
-			end := closing(text)
+			end := referenceEnd(text)
 			if end < 0 {
 				return "", errors.New("a reference that begins with ${ has no end; write $${ for the text ${")
 			}
-			value, err := e.reference(text[2:end], level)
+			value, err := e.resolveReference(text[2:end], level)
 			if err != nil {
 				return "", err
 			}
@@ -100,8 +100,8 @@ func (e *expansion) resolve(text string, level int) (string, error) {
 	return b.String(), nil
 }
 
-// closing returns where the reference ends with which a text begins, or -1.
-func closing(text string) int {
+// referenceEnd returns where the reference ends with which a text begins, or -1.
+func referenceEnd(text string) int {
 	open := 0
 	for i := 0; i < len(text); i++ {
 		switch {
@@ -121,22 +121,22 @@ func closing(text string) int {
 
 var variable = regexp.MustCompile(`^(env:)?([A-Za-z_][A-Za-z0-9_]*)(:-)?`)
 
-// reference resolves what stands between the braces.
-func (e *expansion) reference(body string, level int) (string, error) {
+// resolveReference resolves what stands between the braces.
+func (e *expansion) resolveReference(body string, level int) (string, error) {
 	if path, ok := strings.CutPrefix(body, "file:"); ok {
-		return e.file(path, level)
+		return e.resolveFile(path, level)
 	}
 	if id, ok := strings.CutPrefix(body, "input:"); ok {
-		value, err := e.input(id)
+		value, err := e.resolveInput(id)
 		e.secrets = append(e.secrets, value)
 		return value, err
 	}
 	if slices.Contains(predefined, body) {
-		return e.predefined(body)
+		return e.resolvePredefined(body)
 	}
 	m := variable.FindStringSubmatch(body)
 	if m == nil || m[3] == "" && len(m[0]) < len(body) {
-		return "", unknown(body)
+		return "", unknownReference(body)
 	}
 	name := m[2]
 	value, ok := e.Lookup(name)
@@ -144,9 +144,9 @@ func (e *expansion) reference(body string, level int) (string, error) {
 	case m[3] != "" && value == "":
 		return e.resolve(body[len(m[0]):], level+1)
 	case !ok:
-		return "", unsetf("the variable %s is not set%s", name, nearestPredefined(name))
+		return "", unsetErrorf("the variable %s is not set%s", name, nearestPredefined(name))
 	}
-	if !slices.Contains(everybodys, name) {
+	if !slices.Contains(inheritedVariables, name) {
 		e.secrets = append(e.secrets, value)
 	}
 	return value, nil
@@ -155,8 +155,8 @@ func (e *expansion) reference(body string, level int) (string, error) {
 // firstWord matches what may be said of a reference that is none.
 var firstWord = regexp.MustCompile(`^[A-Za-z0-9_./]{0,40}`)
 
-// unknown is the error of a reference that is none. It has the first word of it alone: the rest may be a secret.
-func unknown(body string) error {
+// unknownReference is the error of a reference that is none. It has the first word of it alone: the rest may be a secret.
+func unknownReference(body string) error {
 	return fmt.Errorf("the reference ${%s…} is not known: want ${VAR}, ${VAR:-text}, ${env:VAR}, ${file:PATH}, ${input:ID} or ${%s}; write $${ for the text ${",
 		firstWord.FindString(body), strings.Join(predefined, "}, ${"))
 }
@@ -165,7 +165,7 @@ func nearestPredefined(name string) string {
 	return configfile.Nearest(name, predefined[:3])
 }
 
-func (e *expansion) predefined(name string) (string, error) {
+func (e *expansion) resolvePredefined(name string) (string, error) {
 	switch name {
 	case "workspaceFolder":
 		return e.folder(), nil
@@ -173,15 +173,15 @@ func (e *expansion) predefined(name string) (string, error) {
 		return filepath.Base(e.folder()), nil
 	case "userHome":
 		if e.Home == "" {
-			return "", unsetf("it is not known where the user's directory is: set HOME")
+			return "", unsetErrorf("it is not known where the user's directory is: set HOME")
 		}
 		return e.Home, nil
 	}
 	return string(os.PathSeparator), nil
 }
 
-// file returns the text of a file, which is secret.
-func (e *expansion) file(named string, level int) (string, error) {
+// resolveFile returns the text of a file, which is secret.
+func (e *expansion) resolveFile(named string, level int) (string, error) {
 	path, err := e.resolve(named, level+1)
 	if err != nil {
 		return "", err
@@ -191,7 +191,7 @@ func (e *expansion) file(named string, level int) (string, error) {
 	}
 	c := e.readText(e.path(path))
 	if c.err != nil {
-		return "", unsetf("%s %v", e.showPath(named), c.err)
+		return "", unsetErrorf("%s %v", e.showPath(named), c.err)
 	}
 	e.secrets = append(e.secrets, c.text)
 	return c.text, nil
@@ -205,7 +205,7 @@ func (x *expander) readText(path string) content {
 	}
 	data, err := x.ReadFile(path)
 	if err != nil {
-		c.err = unreadable(err)
+		c.err = readFailure(err)
 	} else if c.text = strings.TrimRight(string(data), "\r\n"); c.text == "" {
 		c.err = errors.New("is empty")
 	}
@@ -216,8 +216,8 @@ func (x *expander) readText(path string) content {
 	return c
 }
 
-// unreadable is why a file cannot be read, without its path.
-func unreadable(err error) error {
+// readFailure is why a file cannot be read, without its path.
+func readFailure(err error) error {
 	if at, ok := errors.AsType[*fs.PathError](err); ok {
 		err = at.Err
 	}

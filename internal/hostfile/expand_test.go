@@ -11,7 +11,7 @@ import (
 func expand(text string) (string, []string, error) {
 	yes := "default of yes"
 	x := &expander{Source: at("/srv/project/.vscode/mcp.json"), inputs: map[string]*input{
-		"search-key": {id: "search-key"}, "yes": {id: "yes", value: &yes}, "Unset Key": {id: "Unset Key"}, "wrong": {id: "wrong", value: &yes, options: []string{"a"}},
+		"search-key": {id: "search-key"}, "yes": {id: "yes", defaultValue: &yes}, "Unset Key": {id: "Unset Key"}, "wrong": {id: "wrong", defaultValue: &yes, options: []string{"a"}},
 	}}
 	return x.expand(text)
 }

@@ -93,7 +93,7 @@ func (b Backend) MarshalJSON() ([]byte, error) {
 
 // Load reads a file of this machine.
 func Load(path string) (*File, error) {
-	from, err := System(path)
+	from, err := SystemSource(path)
 	if err != nil {
 		return nil, err
 	}
@@ -109,28 +109,28 @@ func Read(data []byte, from Source) (*File, error) {
 	f := &File{Path: from.Path}
 	root, err := readJSON(data)
 	if err != nil {
-		return nil, f.wholly(err)
+		return nil, f.withPath(err)
 	}
 	if root.kind != mapping {
-		return nil, f.wholly(&lineError{root.line, errors.New("want an object with mcpServers or servers")})
+		return nil, f.withPath(&lineError{root.line, errors.New("want an object with mcpServers or servers")})
 	}
-	servers, at, err := root.servers()
+	servers, at, err := root.findServers()
 	if err != nil {
-		return nil, f.wholly(err)
+		return nil, f.withPath(err)
 	}
 	x := &expander{Source: from}
 	x.inputs = f.readInputs(cmp.Or(root.find("inputs"), root.find("mcp").findIn("inputs")))
 	f.readBackends(servers, at, x, clientKeys)
 	f.chooseAllowed(root.find("mcp"))
-	f.settleNames()
+	f.refuseNameClashes()
 	return f, nil
 }
 
 // serverKeys are the keys under which files have their servers.
 var serverKeys = []string{"mcpServers", "servers"}
 
-// servers finds the mapping of servers, and its place.
-func (n *node) servers() (found *node, at string, err error) {
+// findServers finds the mapping of servers, and its place.
+func (n *node) findServers() (found *node, at string, err error) {
 	for _, e := range n.entries {
 		if !slices.Contains(serverKeys, e.name) {
 			continue
@@ -159,8 +159,8 @@ func (n *node) servers() (found *node, at string, err error) {
 	return found, at, nil
 }
 
-// wholly is the error of a file of which nothing can be used.
-func (f *File) wholly(err error) error {
+// withPath is the error of a file of which nothing can be used.
+func (f *File) withPath(err error) error {
 	line := 1
 	if at, ok := errors.AsType[*lineError](err); ok {
 		line, err = at.line, at.err
@@ -176,18 +176,18 @@ func (f *File) note(line int, at, text string) {
 const mostBackends = 1000
 
 // readBackends reads a mapping of names to backends.
-func (f *File) readBackends(n *node, at string, x *expander, keys *keyring) {
+func (f *File) readBackends(n *node, at string, x *expander, keys *keyTable) {
 	first := make(map[string]int) // the line of each name
 	for i, e := range n.entries {
-		r := &reading{values: values{path: f.Path, x: x, strict: keys.strict}, file: f, keys: keys, b: Backend{Path: f.Path, Line: e.line}, at: below(at, e.name)}
+		r := &reading{values: values{path: f.Path, x: x, strict: keys.strict}, file: f, keys: keys, b: Backend{Path: f.Path, Line: e.line}, at: keyPlace(at, e.name)}
 		r.b.Name, r.b.at = e.name, r.at
 		switch line, twice := first[e.name]; {
 		case e.odd:
-			r.fault(e.line, at, errors.New("a name must be a text: put it in quotes"))
+			r.addFault(e.line, at, errors.New("a name must be a text: put it in quotes"))
 		case twice:
-			r.fault(e.line, r.at, fmt.Errorf("set twice: first in line %d", line))
+			r.addFault(e.line, r.at, fmt.Errorf("set twice: first in line %d", line))
 		case i >= mostBackends:
-			r.fault(e.line, r.at, fmt.Errorf("more than %d backends: it and those behind it are left out", mostBackends))
+			r.addFault(e.line, r.at, fmt.Errorf("more than %d backends: it and those behind it are left out", mostBackends))
 		default:
 			first[e.name] = e.line
 			r.readName(e)
@@ -224,9 +224,9 @@ func (f *File) chooseAllowed(mcp *node) {
 	}
 }
 
-// settleNames gives a backend an error whose name, or whose prefix, would make its items those of an earlier one. Disabled
+// refuseNameClashes gives a backend an error whose name, or whose prefix, would make its items those of an earlier one. Disabled
 // ones do not count.
-func (f *File) settleNames() {
+func (f *File) refuseNameClashes() {
 	for i := range f.Backends {
 		b := &f.Backends[i]
 		for j := range f.Backends[:i] {
@@ -237,11 +237,11 @@ func (f *File) settleNames() {
 			p, q := naming.Prefix(b.Name, b.Options.Prefix), naming.Prefix(other.Name, other.Options.Prefix)
 			switch {
 			case b.Name == other.Name && cmp.Or(b.As, b.Name) != cmp.Or(other.As, other.Name):
-				b.wrong(fmt.Errorf("it would be called %s, as the one in line %d is: rename one of them", b.Name, other.Line))
+				b.addFault(fmt.Errorf("it would be called %s, as the one in line %d is: rename one of them", b.Name, other.Line))
 			case b.Name == other.Name && b.Path != other.Path:
-				b.wrong(fmt.Errorf("there is one of this name in %s:%d", other.Path, other.Line))
+				b.addFault(fmt.Errorf("there is one of this name in %s:%d", other.Path, other.Line))
 			case b.Name != other.Name && naming.Clash(p, q):
-				b.wrong(fmt.Errorf("its prefix %q and that of %s, %q, begin alike, so that two tools could have one name: rename one of them", p, other.Name, q))
+				b.addFault(fmt.Errorf("its prefix %q and that of %s, %q, begin alike, so that two tools could have one name: rename one of them", p, other.Name, q))
 			default:
 				continue
 			}
@@ -250,8 +250,8 @@ func (f *File) settleNames() {
 	}
 }
 
-// wrong adds a mistake about the backend as a whole.
-func (b *Backend) wrong(err error) {
+// addFault adds a mistake about the backend as a whole.
+func (b *Backend) addFault(err error) {
 	b.Err = errors.Join(b.Err, &Error{b.Path, b.Line, b.at, err})
 }
 
@@ -267,7 +267,7 @@ func Join(files ...*File) *File {
 		}
 		all.Backends, all.Notes = append(all.Backends, f.Backends...), append(all.Notes, f.Notes...)
 	}
-	all.settleNames()
+	all.refuseNameClashes()
 	return all
 }
 

@@ -191,7 +191,7 @@ func TestShown(t *testing.T) {
 	t.Parallel()
 	a := read(t, `{"mcpServers": {"a": {"command": "npx", "args": ["-y", "@x/y", "${EVENTS_KEY}", "--pin=${PIN}", "${PIN}", "--api-key", "k", "a b"],
 		"env": {"B": "key-s3cret"}, "cwd": "/srv/${EVENTS_KEY}"}}}`).Backends[0]
-	target, options := Shown(a.Target, a.Options.WithDefaults())
+	target, options := ShowBackend(a.Target, a.Options.WithDefaults())
 	if want := `npx -y @x/y *** --pin=*** *** --api-key *** "a b"`; target != want {
 		t.Errorf("the command is %s, want %s", target, want)
 	}
@@ -205,7 +205,7 @@ func TestShown(t *testing.T) {
 		t.Errorf("the options have the command:\n%s", all)
 	}
 	b := read(t, `{"mcpServers": {"b": {"url": "https://me:pass@b.example/mcp?api_key=k", "headers": {"X-A": "Bearer in-the-header"}}}}`).Backends[0]
-	target, options = Shown(b.Target, b.Options)
+	target, options = ShowBackend(b.Target, b.Options)
 	if all := strings.Join(options, "\n"); target != "https://b.example/mcp" || !strings.HasPrefix(all, "headers:\n  X-A: \"***\"") {
 		t.Errorf("the URL is %s with %s", target, all)
 	}

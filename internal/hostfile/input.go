@@ -12,9 +12,9 @@ import (
 
 // input is a value for which the client of a file asks its user. Here a variable of the environment has it.
 type input struct {
-	id      string
-	value   *string  // the default
-	options []string // nil for any text
+	id           string
+	defaultValue *string  // the default
+	options      []string // nil for any text
 }
 
 // inputVariable is the name of the variable with the value of an input.
@@ -30,8 +30,8 @@ func inputVariable(id string) string {
 	}, id)
 }
 
-// input returns the value of an input.
-func (x *expander) input(id string) (string, error) {
+// resolveInput returns the value of an input.
+func (x *expander) resolveInput(id string) (string, error) {
 	in, ok := x.inputs[id]
 	if !ok {
 		return "", fmt.Errorf("the input %q is not among the inputs of the file%s", id, configfile.Nearest(id, slices.Sorted(maps.Keys(x.inputs))))
@@ -39,13 +39,13 @@ func (x *expander) input(id string) (string, error) {
 	name := inputVariable(id)
 	value, ok := x.Lookup(name)
 	switch {
-	case !ok && in.value == nil:
-		return "", unsetf("the input %q has no value: set the variable %s", id, name)
+	case !ok && in.defaultValue == nil:
+		return "", unsetErrorf("the input %q has no value: set the variable %s", id, name)
 	case !ok:
-		value = *in.value
+		value = *in.defaultValue
 	}
 	if in.options != nil && !slices.Contains(in.options, value) {
-		return "", unsetf("the value of the input %q is none of its options: set the variable %s to one of them", id, name)
+		return "", unsetErrorf("the value of the input %q is none of its options: set the variable %s to one of them", id, name)
 	}
 	return value, nil
 }
@@ -60,7 +60,7 @@ func (f *File) readInputs(n *node) map[string]*input {
 		f.note(n.line, "inputs", "want a list")
 	}
 	for i, v := range n.items {
-		at := item("inputs", i)
+		at := itemPlace("inputs", i)
 		if v.kind != mapping {
 			f.note(v.line, at, errNoMapping.Error())
 			continue
@@ -86,7 +86,7 @@ func readInput(n *node) (*input, error) {
 		case e.name == "id" && v.kind == text:
 			in.id = v.text
 		case e.name == "default" && v.kind == text:
-			in.value = &v.text
+			in.defaultValue = &v.text
 		case e.name == "options" && v.kind == list:
 			in.options = []string{}
 			for _, o := range v.items {

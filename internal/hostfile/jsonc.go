@@ -35,10 +35,10 @@ func readJSON(data []byte) (*node, error) {
 	r := jsonReader{d: d, data: plain, line: 1}
 	root, err := r.value(0)
 	if err != nil {
-		return nil, r.at(err)
+		return nil, r.withLine(err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		behind, _ := errors.AsType[*lineError](r.at(errors.New("there is something behind the end of the object")))
+		behind, _ := errors.AsType[*lineError](r.withLine(errors.New("there is something behind the end of the object")))
 		return nil, behind
 	}
 	return root, nil
@@ -117,18 +117,18 @@ type jsonReader struct {
 // next returns the next token, and counts the lines up to its end. No token has a line break in it.
 func (r *jsonReader) next() (json.Token, error) {
 	t, err := r.d.Token()
-	r.count()
+	r.countLines()
 	return t, err
 }
 
-func (r *jsonReader) count() {
+func (r *jsonReader) countLines() {
 	to := min(int(r.d.InputOffset()), len(r.data))
 	r.line += bytes.Count(r.data[r.read:to], []byte("\n"))
 	r.read = to
 }
 
-// at gives an error of the decoder its line.
-func (r *jsonReader) at(err error) error {
+// withLine gives an error of the decoder its line.
+func (r *jsonReader) withLine(err error) error {
 	if _, ok := errors.AsType[*lineError](err); ok {
 		return err
 	}

@@ -51,8 +51,8 @@ var secretWord = regexp.MustCompile(`(?i)(key|token|secret|passw|pwd|credential|
 // secretFlag matches an argument that is such a flag, with its value behind = if it has one there.
 var secretFlag = regexp.MustCompile(`^(--?[A-Za-z0-9_.-]+|[A-Za-z0-9_]+)(=(.*))?$`)
 
-// flagOf returns the value of an argument that is a flag for a secret, and whether the next argument is its value.
-func flagOf(arg string) (value string, next bool) {
+// secretFlagValue returns the value of an argument that is a flag for a secret, and whether the next argument is its value.
+func secretFlagValue(arg string) (value string, next bool) {
 	m := secretFlag.FindStringSubmatch(arg)
 	if m == nil || !secretWord.MatchString(m[1]) {
 		return "", false
@@ -72,7 +72,7 @@ func secretArguments(args []string) (secrets []string) {
 		if next && !strings.HasPrefix(arg, "-") {
 			value, next = arg, false
 		} else {
-			value, next = flagOf(arg)
+			value, next = secretFlagValue(arg)
 		}
 		if value != "" {
 			secrets = append(secrets, value)

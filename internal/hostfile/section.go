@@ -30,7 +30,7 @@ func ReadSection(f *File, from Source) configfile.Reader {
 			return &configfile.Error{Line: wrong.line, Err: wrong.err}
 		}
 		f.readBackends(root, at, &expander{Source: from}, ownKeys)
-		f.settleNames()
+		f.refuseNameClashes()
 		for _, wrong := range f.Mistakes() {
 			return &configfile.Error{Line: wrong.Line, Err: fmt.Errorf("%s: %w", wrong.At, wrong.Err)}
 		}
@@ -39,7 +39,7 @@ func ReadSection(f *File, from Source) configfile.Reader {
 }
 
 // ownKeys are the keys of a backend in the section.
-var ownKeys = &keyring{strict: true, read: map[string]func(r *reading, n *node, at string){
+var ownKeys = &keyTable{strict: true, read: map[string]func(r *reading, n *node, at string){
 	"command":  (*reading).readCommand,
 	"args":     (*reading).readArgs,
 	"env":      (*reading).readEnv,
@@ -72,17 +72,19 @@ var ownKeys = &keyring{strict: true, read: map[string]func(r *reading, n *node, 
 	},
 	"roots": (*reading).readRoots,
 
-	"warm":              func(r *reading, n *node, at string) { r.b.Options.Pool.Warm = r.count(n, at) },
-	"max":               func(r *reading, n *node, at string) { r.b.Options.Pool.Max = orNone(r.count(n, at)) },
-	"max-per-principal": func(r *reading, n *node, at string) { r.b.Options.Pool.MaxPerPrincipal = orNone(r.count(n, at)) },
-	"queue":             func(r *reading, n *node, at string) { r.b.Options.Pool.Queue = above(&r.values, n, at, r.count) },
-	"start-timeout": func(r *reading, n *node, at string) {
-		r.b.Options.Pool.StartTimeout = above(&r.values, n, at, r.duration)
+	"warm": func(r *reading, n *node, at string) { r.b.Options.Pool.Warm = r.count(n, at) },
+	"max":  func(r *reading, n *node, at string) { r.b.Options.Pool.Max = zeroToUnlimited(r.count(n, at)) },
+	"max-per-principal": func(r *reading, n *node, at string) {
+		r.b.Options.Pool.MaxPerPrincipal = zeroToUnlimited(r.count(n, at))
 	},
-	"idle":        func(r *reading, n *node, at string) { r.b.Options.Pool.Idle = orNone(r.duration(n, at)) },
+	"queue": func(r *reading, n *node, at string) { r.b.Options.Pool.Queue = readPositive(&r.values, n, at, r.count) },
+	"start-timeout": func(r *reading, n *node, at string) {
+		r.b.Options.Pool.StartTimeout = readPositive(&r.values, n, at, r.duration)
+	},
+	"idle":        func(r *reading, n *node, at string) { r.b.Options.Pool.Idle = zeroToUnlimited(r.duration(n, at)) },
 	"max-life":    func(r *reading, n *node, at string) { r.b.Options.Pool.MaxLife = r.duration(n, at) },
 	"max-memory":  func(r *reading, n *node, at string) { r.b.Options.Pool.MaxMemory = r.size(n, at) },
-	"stderr-rate": func(r *reading, n *node, at string) { r.b.Options.StderrRate = orNone(r.rate(n, at)) },
+	"stderr-rate": func(r *reading, n *node, at string) { r.b.Options.StderrRate = zeroToUnlimited(r.rate(n, at)) },
 
 	"rlimits": func(r *reading, n *node, at string) {
 		l := &r.b.Options.Confinement.Rlimits
@@ -127,8 +129,8 @@ var fieldKeys = map[string]string{
 	"Confinement.OwnPIDs": "own-pids", "Confinement.Cgroup": "cgroup",
 }
 
-// keyOf splits an error of package host into the key that it is about, the place below that, and what is wrong.
-func (k *keyring) keyOf(fault string) (key, inner, rest string) {
+// splitFault splits an error of package host into the key that it is about, the place below that, and what is wrong.
+func (k *keyTable) splitFault(fault string) (key, inner, rest string) {
 	field, rest, _ := strings.Cut(fault, " ")
 	field, isField := strings.CutPrefix(field, "Options.")
 	if !isField { // of the target: Command: or URL:
@@ -146,7 +148,7 @@ func (k *keyring) keyOf(fault string) (key, inner, rest string) {
 	key, inner = fieldKeys[longest], field[len(longest):]
 	switch key {
 	case "env-file":
-		key = k.envFile()
+		key = k.envFileKey()
 	case "roots":
 		inner = strings.TrimSuffix(strings.TrimPrefix(inner, ".List"), ".URI")
 	}
@@ -165,12 +167,12 @@ func (r *reading) readRoots(n *node, at string) {
 		roots.Forward = true
 	case n.kind == list:
 		for i, v := range n.items {
-			if s, ok := r.expanded(v, item(at, i), false); ok {
+			if s, ok := r.expandText(v, itemPlace(at, i), false); ok {
 				roots.List = append(roots.List, mcp.Root{URI: r.fileURI(s)})
 			}
 		}
 	default:
-		r.fault(n.line, at, errors.New("want none, forward or a list of directories"))
+		r.addFault(n.line, at, errors.New("want none, forward or a list of directories"))
 	}
 }
 
@@ -185,6 +187,6 @@ func (r *reading) readNetwork(n *node, at string) {
 			"none": func(n *node, at string) { setWord(&r.values, n, at, &r.b.Options.Confinement.NoNetwork) },
 		})
 	default:
-		r.fault(n.line, at, errors.New("want none, any or a mapping such as {none: try}"))
+		r.addFault(n.line, at, errors.New("want none, any or a mapping such as {none: try}"))
 	}
 }

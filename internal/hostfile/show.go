@@ -32,9 +32,9 @@ func (b Backend) Lines() []string {
 	return w.lines
 }
 
-// Shown is a backend that runs as an operator sees it: its command with its arguments, or its URL, and each of its options as a line
+// ShowBackend is a backend that runs as an operator sees it: its command with its arguments, or its URL, and each of its options as a line
 // of the section backends. What is secret is masked: of less than six bytes where it is a whole argument, or the value of a flag.
-func Shown(t host.Target, o host.Options) (target string, options []string) {
+func ShowBackend(t host.Target, o host.Options) (target string, options []string) {
 	b := Backend{Target: t, Options: o}
 	b.secrets = usefulSecrets(slices.Concat(o.Hide, slices.Collect(maps.Values(o.Env)), slices.Collect(maps.Values(o.Headers))))
 	target = b.Mask(t.String())
@@ -45,7 +45,7 @@ func Shown(t host.Target, o host.Options) (target string, options []string) {
 			} else if slices.Contains(o.Hide, arg) {
 				arg = mask
 			}
-			target += " " + word(arg)
+			target += " " + quoteIfNeeded(arg)
 		}
 	}
 	w := writer{}
@@ -56,8 +56,8 @@ func Shown(t host.Target, o host.Options) (target string, options []string) {
 	return target, options
 }
 
-// word is an argument as one word among others.
-func word(arg string) string {
+// quoteIfNeeded is an argument as one word among others.
+func quoteIfNeeded(arg string) string {
 	if arg == "" || strings.ContainsFunc(arg, func(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) || r == '"' }) {
 		return strconv.Quote(arg)
 	}
@@ -251,7 +251,7 @@ func (w *writer) confinement(c host.Confinement) {
 
 // isReference reports whether a text is one reference, which is nobody's secret.
 func isReference(text string) bool {
-	return strings.HasPrefix(text, "${") && closing(text) == len(text)-1
+	return strings.HasPrefix(text, "${") && referenceEnd(text) == len(text)-1
 }
 
 // maskArguments masks what seems to be a secret in arguments as the file has them.
@@ -262,7 +262,7 @@ func maskArguments(args []string) (masked []string) {
 		if next && !strings.HasPrefix(arg, "-") {
 			value, next = arg, false
 		} else {
-			value, next = flagOf(arg)
+			value, next = secretFlagValue(arg)
 		}
 		if value != "" && !isReference(value) {
 			arg = strings.TrimSuffix(arg, value) + mask

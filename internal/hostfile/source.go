@@ -22,8 +22,8 @@ type Source struct {
 	Home string
 }
 
-// System is the source of a file of this machine, with the environment of this process.
-func System(path string) (Source, error) {
+// SystemSource is the source of a file of this machine, with the environment of this process.
+func SystemSource(path string) (Source, error) {
 	whole, err := filepath.Abs(path)
 	if err != nil {
 		return Source{}, err

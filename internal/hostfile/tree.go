@@ -66,12 +66,12 @@ func (n *node) findIn(name string) *node {
 	return n.find(name)
 }
 
-// below is the place of a key in the mapping at a place.
-func below(at, name string) string {
+// keyPlace is the place of a key in the mapping at a place.
+func keyPlace(at, name string) string {
 	if at == "" {
 		return name
 	}
 	return at + "." + name
 }
 
-func item(at string, i int) string { return fmt.Sprintf("%s[%d]", at, i) }
+func itemPlace(at string, i int) string { return fmt.Sprintf("%s[%d]", at, i) }

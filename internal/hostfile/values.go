@@ -24,7 +24,7 @@ type values struct {
 	secrets []string
 }
 
-func (v *values) fault(line int, at string, err error) {
+func (v *values) addFault(line int, at string, err error) {
 	v.faults = append(v.faults, &Error{v.path, line, at, err})
 }
 
@@ -40,9 +40,9 @@ func (v *values) text(n *node, at string) (string, bool) {
 		if !v.strict {
 			return n.text, true
 		}
-		v.fault(n.line, at, errNotQuoted)
+		v.addFault(n.line, at, errNotQuoted)
 	default:
-		v.fault(n.line, at, errNoText)
+		v.addFault(n.line, at, errNoText)
 	}
 	return "", false
 }
@@ -50,26 +50,26 @@ func (v *values) text(n *node, at string) (string, bool) {
 // texts reads a list of texts without references.
 func (v *values) texts(n *node, at string) (all []string) {
 	if n.kind != list {
-		v.fault(n.line, at, errNoTexts)
+		v.addFault(n.line, at, errNoTexts)
 		return nil
 	}
 	for i, one := range n.items {
-		if s, ok := v.text(one, item(at, i)); ok {
+		if s, ok := v.text(one, itemPlace(at, i)); ok {
 			all = append(all, s)
 		}
 	}
 	return all
 }
 
-// expanded reads a text, and puts in what its references name. secret says that all of it is.
-func (v *values) expanded(n *node, at string, secret bool) (whole string, ok bool) {
+// expandText reads a text, and puts in what its references name. secret says that all of it is.
+func (v *values) expandText(n *node, at string, secret bool) (whole string, ok bool) {
 	plain, ok := v.text(n, at)
 	if !ok {
 		return "", false
 	}
 	whole, came, err := v.x.expand(plain)
 	if err != nil {
-		v.fault(n.line, at, err)
+		v.addFault(n.line, at, err)
 		return "", false
 	}
 	v.secrets = append(v.secrets, came...)
@@ -79,14 +79,14 @@ func (v *values) expanded(n *node, at string, secret bool) (whole string, ok boo
 	return whole, true
 }
 
-// expandedTexts reads a list of texts with references.
-func (v *values) expandedTexts(n *node, at string) (all []string) {
+// expandTexts reads a list of texts with references.
+func (v *values) expandTexts(n *node, at string) (all []string) {
 	if n.kind != list {
-		v.fault(n.line, at, errNoTexts)
+		v.addFault(n.line, at, errNoTexts)
 		return nil
 	}
 	for i, one := range n.items {
-		s, _ := v.expanded(one, item(at, i), false)
+		s, _ := v.expandText(one, itemPlace(at, i), false)
 		all = append(all, s)
 	}
 	return all
@@ -99,26 +99,26 @@ func (v *values) secretMap(n *node, at string) host.Secrets {
 		return nil
 	}
 	if n.kind != mapping {
-		v.fault(n.line, at, errNoMapping)
+		v.addFault(n.line, at, errNoMapping)
 		return nil
 	}
 	all := make(host.Secrets)
 	for _, e := range n.entries {
-		at, value := below(at, e.name), e.value
+		at, value := keyPlace(at, e.name), e.value
 		_, twice := all[e.name]
 		switch {
 		case e.odd:
-			v.fault(e.line, at, errors.New("a key must be a text"))
+			v.addFault(e.line, at, errors.New("a key must be a text"))
 			continue
 		case twice:
-			v.fault(e.line, at, errors.New("set twice"))
+			v.addFault(e.line, at, errors.New("set twice"))
 			continue
 		case value.kind == null && !v.strict:
 			continue
 		case value.kind == text && !v.strict:
 			value = &node{kind: text, line: value.line, text: bareReference.ReplaceAllString(value.text, "$1$${$2}")}
 		}
-		all[e.name], _ = v.expanded(value, at, true)
+		all[e.name], _ = v.expandText(value, at, true)
 	}
 	return all
 }
@@ -136,7 +136,7 @@ func (v *values) textLists(n *node, at string) map[string][]string {
 
 func (v *values) bool(n *node, at string) bool {
 	if n.kind != boolean {
-		v.fault(n.line, at, errNoBool)
+		v.addFault(n.line, at, errNoBool)
 	}
 	return n.kind == boolean && n.text == "true"
 }
@@ -144,19 +144,19 @@ func (v *values) bool(n *node, at string) bool {
 // mapping reads a mapping of which every key is known.
 func (v *values) mapping(n *node, at string, read map[string]func(*node, string)) {
 	if n.kind != mapping {
-		v.fault(n.line, at, errNoMapping)
+		v.addFault(n.line, at, errNoMapping)
 		return
 	}
 	seen := make(map[string]bool)
 	for _, e := range n.entries {
-		at := below(at, e.name)
+		at := keyPlace(at, e.name)
 		switch {
 		case e.odd:
-			v.fault(e.line, at, errors.New("a key must be a text"))
+			v.addFault(e.line, at, errors.New("a key must be a text"))
 		case seen[e.name]:
-			v.fault(e.line, at, errors.New("set twice"))
+			v.addFault(e.line, at, errors.New("set twice"))
 		case read[e.name] == nil:
-			v.fault(e.line, at, errors.New("there is no such setting"+configfile.Nearest(e.name, slices.Sorted(maps.Keys(read)))))
+			v.addFault(e.line, at, errors.New("there is no such setting"+configfile.Nearest(e.name, slices.Sorted(maps.Keys(read)))))
 		default:
 			seen[e.name] = true
 			read[e.name](e.value, at)
@@ -168,7 +168,7 @@ func (v *values) mapping(n *node, at string, read map[string]func(*node, string)
 func setWord[T ~string](v *values, n *node, at string, into *T) {
 	switch s, ok := v.text(n, at); {
 	case ok && s == "":
-		v.fault(n.line, at, errNoText)
+		v.addFault(n.line, at, errNoText)
 	case ok:
 		*into = T(s)
 	}
@@ -176,7 +176,7 @@ func setWord[T ~string](v *values, n *node, at string, into *T) {
 
 // paths reads paths with references, and makes them absolute.
 func (v *values) paths(n *node, at string) (all []string) {
-	for _, p := range v.expandedTexts(n, at) {
+	for _, p := range v.expandTexts(n, at) {
 		if p != "" {
 			all = append(all, v.x.path(p))
 		}
@@ -196,20 +196,20 @@ func (v *values) fileURI(path string) string {
 	return (&url.URL{Scheme: "file", Path: slashes}).String()
 }
 
-// orNone turns the 0 of a file into the negative value of an option, where both mean no limit.
-func orNone[T int | time.Duration | float64](value T) T {
+// zeroToUnlimited turns the 0 of a file into the negative value of an option, where both mean no limit.
+func zeroToUnlimited[T int | time.Duration | float64](value T) T {
 	if value == 0 {
 		return -1
 	}
 	return value
 }
 
-// above reads a value, and refuses 0 where that would mean no limit.
-func above[T int | time.Duration](v *values, n *node, at string, read func(*node, string) T) T {
+// readPositive reads a value, and refuses 0 where that would mean no limit.
+func readPositive[T int | time.Duration](v *values, n *node, at string, read func(*node, string) T) T {
 	faults := len(v.faults)
 	value := read(n, at)
 	if value == 0 && len(v.faults) == faults {
-		v.fault(n.line, at, errors.New("must be more than 0"))
+		v.addFault(n.line, at, errors.New("must be more than 0"))
 	}
 	return value
 }
@@ -217,7 +217,7 @@ func above[T int | time.Duration](v *values, n *node, at string, read func(*node
 func (v *values) count(n *node, at string) int {
 	i, err := strconv.Atoi(n.text)
 	if n.kind != number || err != nil || i < 0 || i > 1<<30 {
-		v.fault(n.line, at, errors.New("want a whole number from 0 on"))
+		v.addFault(n.line, at, errors.New("want a whole number from 0 on"))
 		return 0
 	}
 	return i
@@ -226,7 +226,7 @@ func (v *values) count(n *node, at string) int {
 func (v *values) rate(n *node, at string) float64 {
 	f, err := strconv.ParseFloat(n.text, 64)
 	if n.kind != number || err != nil || f < 0 {
-		v.fault(n.line, at, errors.New("want a number from 0 on"))
+		v.addFault(n.line, at, errors.New("want a number from 0 on"))
 		return 0
 	}
 	return f
@@ -238,7 +238,7 @@ func (v *values) duration(n *node, at string) time.Duration {
 	}
 	d, err := time.ParseDuration(n.text)
 	if n.kind != text || err != nil || d < 0 {
-		v.fault(n.line, at, errors.New("want a time with its unit, such as 90s or 72h"))
+		v.addFault(n.line, at, errors.New("want a time with its unit, such as 90s or 72h"))
 		return 0
 	}
 	return d
@@ -247,7 +247,7 @@ func (v *values) duration(n *node, at string) time.Duration {
 func (v *values) size(n *node, at string) int64 {
 	bytes, ok := configfile.ParseSize(n.text)
 	if n.kind != number && n.kind != text || !ok {
-		v.fault(n.line, at, errors.New("want a size such as 512MiB"))
+		v.addFault(n.line, at, errors.New("want a size such as 512MiB"))
 		return 0
 	}
 	return bytes

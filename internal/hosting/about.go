@@ -20,7 +20,7 @@ type About struct {
 
 // About returns what a caller is told of the backends. own says that the server has items of its own.
 func (s *Server) About(c *Caller, own bool) About {
-	all := *s.now.Load()
+	all := *s.mounted.Load()
 	if len(all) == 1 && all[0].prefix == "" && !own {
 		if r := s.reading(all[0], c); r != nil {
 			return About{Alone: true, ServerInfo: r.settled.ServerInfo, Instructions: r.settled.Instructions, Capabilities: r.capabilities(), of: all[0], in: r}
@@ -52,9 +52,9 @@ func (s *Server) About(c *Caller, own bool) About {
 	return a
 }
 
-// Whole stands for all of the one backend that the server looks exactly like, for requests that name no item: nil if it is no such
+// WholeBackend stands for all of the one backend that the server looks exactly like, for requests that name no item: nil if it is no such
 // server, or the backend does not declare the extension.
-func (a *About) Whole(extension string) *Item {
+func (a *About) WholeBackend(extension string) *Item {
 	if !a.Alone || codec.Optional(codec.Optional(a.in.settled.Capabilities, "extensions"), extension) == nil {
 		return nil
 	}

@@ -85,14 +85,14 @@ type Question interface {
 // SaidBy is an event of a backend as a Said.
 func SaidBy(e backend.Event) Said {
 	s := Said{Method: e.Method, Params: e.Params}
-	if e.Question() {
+	if e.IsQuestion() {
 		s.Question = &e
 	}
 	return s
 }
 
-// Of returns b as Backends.
-func Of(b *backend.Backends) Backends { return running{b} }
+// BackendsFrom returns b as Backends.
+func BackendsFrom(b *backend.Backends) Backends { return running{b} }
 
 // running are backends that run.
 type running struct{ *backend.Backends }

@@ -83,11 +83,11 @@ func (s *Server) Call(ctx context.Context, q *Request) ([]byte, error) {
 	}
 	params = out.Params
 	for round := 0; ; round++ {
-		r, err := s.ask(ctx, x, out)
+		r, err := s.askBackend(ctx, x, out)
 		x.flush(ctx)
 		switch fault := x.fault.Load(); {
 		case err != nil:
-			return nil, failed(ctx, err)
+			return nil, callError(ctx, err)
 		case fault != nil && errors.Is(*fault, errTaskGone) && out.Safe:
 			out.Begun, out.Again = nil, false
 			x.fault.Store(nil)
@@ -95,7 +95,7 @@ func (s *Server) Call(ctx context.Context, q *Request) ([]byte, error) {
 		case fault != nil && errors.Is(*fault, errTaskGone):
 			return nil, mcp.NewError(mcp.CodeCallLost, errTaskGone.Error())
 		case fault != nil:
-			return nil, failed(ctx, *fault)
+			return nil, callError(ctx, *fault)
 		case r.Kind == upstream.Refused && x.insistsOnTask(&r, &out):
 			out.Tasks = true
 			continue
@@ -110,7 +110,7 @@ func (s *Server) Call(ctx context.Context, q *Request) ([]byte, error) {
 			return nil, mcp.NewError(mcp.CodeInternalError, errRounds.Error())
 		}
 		out.Again = false
-		responses, err := x.input(ctx, r.Result, round)
+		responses, err := x.gatherInput(ctx, r.Result, round)
 		if err != nil {
 			return nil, err
 		}
@@ -119,8 +119,8 @@ func (s *Server) Call(ctx context.Context, q *Request) ([]byte, error) {
 	}
 }
 
-// ask asks the backend of a call. One that goes on when this process ends is not cancelled by that: the next process has its answer.
-func (s *Server) ask(ctx context.Context, x *exchange, out Asked) (upstream.Response, error) {
+// askBackend asks the backend of a call. One that goes on when this process ends is not cancelled by that: the next process has its answer.
+func (s *Server) askBackend(ctx context.Context, x *exchange, out Asked) (upstream.Response, error) {
 	key, c := x.Item.backend.Key, x.Caller.Caller
 	if out.Key == "" {
 		return s.backends.Call(ctx, key, c, out)
@@ -148,8 +148,8 @@ func (s *Server) ask(ctx context.Context, x *exchange, out Asked) (upstream.Resp
 	return r, err
 }
 
-// failed is the error of a call that its backend has not answered.
-func failed(ctx context.Context, err error) error {
+// callError is the error of a call that its backend has not answered.
+func callError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -184,9 +184,9 @@ func headerOf(q *Request) http.Header {
 	}
 	var out http.Header
 	if q.Item.Of == listing.Tools && q.Item.listed() != nil {
-		params, err := upstream.Params(codec.Field(q.Item.Raw, "inputSchema"))
+		params, err := upstream.HeaderParams(codec.Field(q.Item.Raw, "inputSchema"))
 		if err == nil { // else the backend is of an older revision, which knows nothing of such headers
-			out = upstream.Headers(params, q.Message.Arguments)
+			out = upstream.ParamHeaders(params, q.Message.Arguments)
 		}
 	}
 	for _, name := range m.Options.PassHeaders {

@@ -67,7 +67,7 @@ func TestParams(t *testing.T) {
 			t.Errorf("headers: %v", got.Header)
 		}
 	}
-	item, _ := s.Find(callerOf(""), listing.Prompts, "a__greet")
+	item, _ := s.FindItem(callerOf(""), listing.Prompts, "a__greet")
 	q := request(t, s, callerOf(""), &client{}, listing.Tools, mcp.MethodToolsCall, `{"name":"a__echo"}`)
 	m := *q.Message
 	m.Method, m.Params = []byte(mcp.MethodCompletionComplete), []byte(`{"ref":{"type":"ref/prompt","name":"a__greet"},"argument":{"name":"who","value":"a"}}`)

@@ -15,13 +15,13 @@ type Caller struct {
 	Declared mcp.ClientCapabilities // those that count in the revision
 }
 
-// asks reports whether the client of the caller may be asked for anything, by a backend with these options.
-func (c *Caller) asks(o *host.Options) bool {
+// mayBeAsked reports whether the client of the caller may be asked for anything, by a backend with these options.
+func (c *Caller) mayBeAsked(o *host.Options) bool {
 	return c.Declared.Has(mcp.CapClientElicitation) || c.Declared.Has(mcp.CapClientSampling) || o.Roots.Forward && c.Declared.Has(mcp.CapClientRoots)
 }
 
-// lacks returns why the client of the caller cannot be asked: it does not know the method, or has not declared what the params need.
-func (c *Caller) lacks(method string, params []byte) *mcp.Error {
+// checkQuestion returns why the client of the caller cannot be asked: it does not know the method, or has not declared what the params need.
+func (c *Caller) checkQuestion(method string, params []byte) *mcp.Error {
 	needs, more := mcp.CapNone, mcp.CapNone
 	switch method {
 	case mcp.MethodRootsList:

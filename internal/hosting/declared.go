@@ -32,9 +32,9 @@ const (
 	longestDeclared = 1 << 10
 )
 
-// Tell sets what the caller's client declares, of raw capabilities: as far as it counts in the caller's revision, and what backends are told of it.
+// FillCaller sets what the caller's client declares, of raw capabilities: as far as it counts in the caller's revision, and what backends are told of it.
 // Nobody may change what is set.
-func (d *Declarations) Tell(c *Caller, raw []byte) {
+func (d *Declarations) FillCaller(c *Caller, raw []byte) {
 	all := d.known.Load()
 	if all != nil {
 		if of := (*all)[declaration{c.Revision, string(raw)}]; of != nil {

@@ -25,7 +25,7 @@ func TestDeclarations(t *testing.T) { // not parallel, as it counts allocations
 				{mcp.Revision20250326, fmt.Sprintf(`{"elicitation":{"form":{}},"experimental":{"x%d":{}}}`, n), `{}`, false},
 			} {
 				c.Revision = row.revision
-				d.Tell(c, []byte(row.raw))
+				d.FillCaller(c, []byte(row.raw))
 				if string(c.Capabilities) != row.told || c.Declared.Has(mcp.CapClientElicitation) != row.elicits {
 					t.Fatalf("round %d, %s %s: told %s, %+v", round, row.revision, row.raw, c.Capabilities, c.Declared)
 				}
@@ -36,12 +36,12 @@ func TestDeclarations(t *testing.T) { // not parallel, as it counts allocations
 		}
 	}
 	long := `{"roots":{},"experimental":{"x":{"y":"` + strings.Repeat("x", longestDeclared) + `"}}}`
-	if d.Tell(c, []byte(long)); (*d.known.Load())[declaration{c.Revision, long}] != nil || string(c.Capabilities) != `{"roots":{}}` {
+	if d.FillCaller(c, []byte(long)); (*d.known.Load())[declaration{c.Revision, long}] != nil || string(c.Capabilities) != `{"roots":{}}` {
 		t.Errorf("a long one is remembered, or told as %s", c.Capabilities)
 	}
 	raw := []byte(`{"roots":{"listChanged":true}}`)
-	d.Tell(c, raw)
-	if n := testing.AllocsPerRun(100, func() { d.Tell(c, raw) }); n != 0 {
+	d.FillCaller(c, raw)
+	if n := testing.AllocsPerRun(100, func() { d.FillCaller(c, raw) }); n != 0 {
 		t.Errorf("%v allocations for what is known", n)
 	}
 }

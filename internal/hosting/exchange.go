@@ -77,7 +77,7 @@ func newExchange(ctx context.Context, q *Request) *exchange {
 
 // mayAsk reports whether the backend may ask the client during the call.
 func (x *exchange) mayAsk() bool {
-	return x.Caller.asks(&x.Item.backend.Options) && (!x.Caller.Revision.Stateless() || actors.Asks(x.Message.Method))
+	return x.Caller.mayBeAsked(&x.Item.backend.Options) && (!x.Caller.Revision.Stateless() || actors.Asks(x.Message.Method))
 }
 
 // hit notes that a limit was hit.
@@ -96,10 +96,10 @@ func (x *exchange) hear(said Said) {
 		return
 	}
 	over := x.over
-	kept := !over && x.keep(said)
+	kept := !over && x.queueSaid(said)
 	if kept && !x.sending {
 		x.sending = true
-		go x.send()
+		go x.sendQueue()
 	}
 	x.mu.Unlock()
 	if kept || said.Question == nil {
@@ -114,8 +114,8 @@ func (x *exchange) hear(said Said) {
 	}()
 }
 
-// keep puts something into the queue, and reports whether there was room. Progress has room for the newest one. The caller holds mu.
-func (x *exchange) keep(said Said) bool {
+// queueSaid puts something into the queue, and reports whether there was room. Progress has room for the newest one. The caller holds mu.
+func (x *exchange) queueSaid(said Said) bool {
 	progress := said.Method == mcp.NotifyProgress
 	full := limits.Said.Row
 	if len(x.queue) < mostSaid {
@@ -139,15 +139,15 @@ func (x *exchange) keep(said Said) bool {
 	return progress
 }
 
-// send sends what is in the queue until it is empty.
-func (x *exchange) send() {
+// sendQueue sends what is in the queue until it is empty.
+func (x *exchange) sendQueue() {
 	for {
 		x.mu.Lock()
 		if len(x.queue) == 0 && x.newest != nil {
 			said := *x.newest
 			x.newest = nil
 			x.mu.Unlock()
-			x.pass(said)
+			x.passToClient(said)
 			continue
 		}
 		if len(x.queue) == 0 {
@@ -161,7 +161,7 @@ func (x *exchange) send() {
 		x.queue = x.queue[1:]
 		x.bytes -= len(said.Params)
 		x.mu.Unlock()
-		x.pass(said)
+		x.passToClient(said)
 	}
 }
 
@@ -212,27 +212,27 @@ func (x *exchange) leave() {
 	x.left = true
 }
 
-// pass sends one thing to the client, or puts a question.
-func (x *exchange) pass(said Said) {
+// passToClient sends one thing to the client, or puts a question.
+func (x *exchange) passToClient(said Said) {
 	known, ofProtocol := protocol.LookupMethod(said.Method)
 	switch {
 	case said.Question != nil:
-		x.ask(said)
+		x.askClient(said)
 	case said.Method == mcp.NotifyProgress:
-		x.progress(said.Params)
+		x.passProgress(said.Params)
 	case said.Method == mcp.NotifyMessage:
 		x.Log(x.ctx, said.Params)
 	case said.Method == mcp.NotifyTasksStatus:
-		x.say(said.Params)
+		x.passTaskMessage(said.Params)
 	case said.Method == mcp.NotifyCancelled:
-		x.withdraw()
+		x.withdrawQuestion()
 	case !ofProtocol, said.Method == mcp.NotifyElicitationComplete && known.Allowed(protocol.ToClient, x.Caller.Revision):
 		_ = x.Client.Notify(x.ctx, said.Method, said.Params) // it fails when the call has ended
 	}
 }
 
-// progress passes progress on under the token of the client.
-func (x *exchange) progress(params []byte) {
+// passProgress passes progress on under the token of the client.
+func (x *exchange) passProgress(params []byte) {
 	token := x.Client.ProgressToken()
 	value, err := strconv.ParseFloat(string(codec.Field(params, "progress")), 64)
 	if token == nil || err != nil {
@@ -244,8 +244,8 @@ func (x *exchange) progress(params []byte) {
 	_ = x.Client.Progress(x.ctx, value, WithMember(params, "progressToken", token))
 }
 
-// withdraw withdraws the question that is open. With several nothing says which one the backend means.
-func (x *exchange) withdraw() {
+// withdrawQuestion withdraws the question that is open. With several nothing says which one the backend means.
+func (x *exchange) withdrawQuestion() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if len(x.open) != 1 {
@@ -256,8 +256,8 @@ func (x *exchange) withdraw() {
 	}
 }
 
-// ask puts a question of the backend to the client: at once in a session, together with those that come soon to a stateless client.
-func (x *exchange) ask(said Said) {
+// askClient puts a question of the backend to the client: at once in a session, together with those that come soon to a stateless client.
+func (x *exchange) askClient(said Said) {
 	q, refusal := questionFor(x.Caller, said.Method, said.Params)
 	if refusal == nil && x.Caller.Revision.Stateless() && !actors.Asks(x.Message.Method) {
 		refusal = mcp.Errorf(mcp.CodeInvalidRequest, "the client cannot be asked during %s", x.Message.Method)
@@ -274,7 +274,7 @@ func (x *exchange) ask(said Said) {
 	defer x.mu.Unlock()
 	x.open[p.from] = cancel
 	if !x.Caller.Revision.Stateless() {
-		x.asks.Go(func() { x.put(p.ctx, []*pending{p}) })
+		x.asks.Go(func() { x.putQuestions(p.ctx, []*pending{p}) })
 		return
 	}
 	x.round = append(x.round, p)
@@ -304,7 +304,7 @@ func (x *exchange) putRound() {
 	x.round, x.asked = nil, true
 	x.asks.Go(func() {
 		ctx, done := untilAll(x.ctx, round)
-		x.put(ctx, round)
+		x.putQuestions(ctx, round)
 		done()
 		x.mu.Lock()
 		defer x.mu.Unlock()
@@ -338,8 +338,8 @@ func untilAll(ctx context.Context, round []*pending) (context.Context, func()) {
 	}
 }
 
-// put puts questions to the client, and gives the backend what it answers.
-func (x *exchange) put(ctx context.Context, round []*pending) {
+// putQuestions puts questions to the client, and gives the backend what it answers.
+func (x *exchange) putQuestions(ctx context.Context, round []*pending) {
 	qs := make([]actors.Question, len(round))
 	for i, p := range round {
 		qs[i] = p.Question
@@ -366,8 +366,8 @@ func (x *exchange) put(ctx context.Context, round []*pending) {
 	}
 }
 
-// say passes on what a backend says of its task to people.
-func (x *exchange) say(task []byte) {
+// passTaskMessage passes on what a backend says of its task to people.
+func (x *exchange) passTaskMessage(task []byte) {
 	if text, _ := codec.Str(codec.Field(task, "statusMessage")); text != "" && x.Task != nil {
 		x.Task.Say(x.ctx, text)
 	}

@@ -130,7 +130,7 @@ func toolsOf(names ...string) *backend.Catalogue {
 
 // serve returns a server with backends of these names and options.
 func serve(f *fake, all ...hosting.Backend) *hosting.Server {
-	s := hosting.New(f, 5*time.Second, slog.New(slog.DiscardHandler))
+	s := hosting.NewServer(f, 5*time.Second, slog.New(slog.DiscardHandler))
 	for i := range all {
 		all[i].Key, all[i].Digest, all[i].Options = all[i].Name, all[i].Name, all[i].Options.WithDefaults()
 	}
@@ -230,7 +230,7 @@ func request(t *testing.T, s *hosting.Server, c *hosting.Caller, to *client, of 
 	if of == listing.Resources {
 		name, _ = codec.Str(m.URI)
 	}
-	item, ok := s.Find(c, of, name)
+	item, ok := s.FindItem(c, of, name)
 	if !ok {
 		t.Fatalf("nobody lists %q", name)
 	}

@@ -15,18 +15,18 @@ import (
 // A followTable is who follows which resources of backends: sessions, and listeners of 2026-07-28. Of those who share an instance the first has it
 // say when a resource changes, and the last one that it no longer need.
 type followTable struct {
-	mu sync.Mutex // guards of, and what is in it
-	of map[followed]*following
+	mu         sync.Mutex // guards of, and what is in it
+	byResource map[followedResource]*followerSet
 }
 
 // followed is a resource of a backend as the instances of a holder have it.
-type followed struct{ backend, holder, uri string }
+type followedResource struct{ backend, holder, uri string }
 
 // following is who follows one. Whoever has put something into turn may ask the backend.
-type following struct {
-	turn  chan struct{}
-	users int // who has it, or waits for its turn
-	by    map[any]*Follower
+type followerSet struct {
+	turn      chan struct{}
+	users     int // who has it, or waits for its turn
+	followers map[any]*Follower
 }
 
 // A Follower is a session that follows a resource, or a listener that follows some.
@@ -53,13 +53,13 @@ func (f *Follower) key() any {
 	return f
 }
 
-// enter returns who follows a resource, once nobody else changes that. leave gives it back.
-func (a *followTable) enter(ctx context.Context, key followed) (*following, error) {
+// takeTurn returns who follows a resource, once nobody else changes that. leave gives it back.
+func (a *followTable) takeTurn(ctx context.Context, key followedResource) (*followerSet, error) {
 	a.mu.Lock()
-	of := a.of[key]
+	of := a.byResource[key]
 	if of == nil {
-		of = &following{turn: make(chan struct{}, 1), by: make(map[any]*Follower)}
-		a.of[key] = of
+		of = &followerSet{turn: make(chan struct{}, 1), followers: make(map[any]*Follower)}
+		a.byResource[key] = of
 	}
 	of.users++
 	a.mu.Unlock()
@@ -67,51 +67,51 @@ func (a *followTable) enter(ctx context.Context, key followed) (*following, erro
 	case of.turn <- struct{}{}:
 		return of, nil
 	case <-ctx.Done():
-		a.drop(key, of)
+		a.releaseEntry(key, of)
 		return nil, context.Cause(ctx)
 	}
 }
 
-func (a *followTable) leave(key followed, of *following) {
+func (a *followTable) endTurn(key followedResource, of *followerSet) {
 	<-of.turn
-	a.drop(key, of)
+	a.releaseEntry(key, of)
 }
 
-// drop forgets a resource that nobody follows or is about to.
-func (a *followTable) drop(key followed, of *following) {
+// releaseEntry forgets a resource that nobody follows or is about to.
+func (a *followTable) releaseEntry(key followedResource, of *followerSet) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if of.users--; of.users == 0 && len(of.by) == 0 {
-		delete(a.of, key)
+	if of.users--; of.users == 0 && len(of.followers) == 0 {
+		delete(a.byResource, key)
 	}
 }
 
 // add adds a follower, and reports whether it is the first.
-func (a *followTable) add(of *following, f *Follower) (first bool) {
+func (a *followTable) add(of *followerSet, f *Follower) (first bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	first = len(of.by) == 0
-	of.by[f.key()] = f
+	first = len(of.followers) == 0
+	of.followers[f.key()] = f
 	return first
 }
 
 // remove takes a follower away, and reports whether there was one, and whether there is nobody left.
-func (a *followTable) remove(of *following, f *Follower) (was, last bool) {
+func (a *followTable) remove(of *followerSet, f *Follower) (was, last bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	_, was = of.by[f.key()]
-	delete(of.by, f.key())
-	return was, len(of.by) == 0
+	_, was = of.followers[f.key()]
+	delete(of.followers, f.key())
+	return was, len(of.followers) == 0
 }
 
 // forget takes away what a session follows.
 func (a *followTable) forget(session string) {
 	ctx, cancel := context.WithTimeout(context.Background(), tellTime)
 	defer cancel()
-	of := make(map[followed]*Follower)
+	of := make(map[followedResource]*Follower)
 	a.mu.Lock()
-	for key, following := range a.of {
-		if f := following.by[session]; f != nil {
+	for key, following := range a.byResource {
+		if f := following.followers[session]; f != nil {
 			of[key] = f
 		}
 	}
@@ -127,16 +127,16 @@ func (f *Follower) follow(ctx context.Context, m *mounted, uri string) error {
 	if !lasts {
 		return nil // nothing would be heard of an instance that is a single call's
 	}
-	key, all := followed{m.Key, holder, uri}, &f.s.followers
-	of, err := all.enter(ctx, key)
+	key, all := followedResource{m.Key, holder, uri}, &f.s.followers
+	of, err := all.takeTurn(ctx, key)
 	if err != nil {
 		return err
 	}
-	defer all.leave(key, of)
+	defer all.endTurn(key, of)
 	if !all.add(of, f) {
 		return nil
 	}
-	if err = f.ask(ctx, m.Key, mcp.MethodResourcesSubscribe, uri); err != nil {
+	if err = f.askBackend(ctx, m.Key, mcp.MethodResourcesSubscribe, uri); err != nil {
 		all.remove(of, f)
 	}
 	return err
@@ -144,33 +144,33 @@ func (f *Follower) follow(ctx context.Context, m *mounted, uri string) error {
 
 // unfollow is the end of that. always says that the backend is asked even if it is unknown that this one has followed the resource: an
 // earlier process may have asked for it.
-func (f *Follower) unfollow(ctx context.Context, key followed, always bool) error {
+func (f *Follower) unfollow(ctx context.Context, key followedResource, always bool) error {
 	all := &f.s.followers
-	of, err := all.enter(ctx, key)
+	of, err := all.takeTurn(ctx, key)
 	if err != nil {
 		return err
 	}
-	defer all.leave(key, of)
+	defer all.endTurn(key, of)
 	if was, last := all.remove(of, f); !last || !was && !always {
 		return nil
 	}
-	return f.ask(ctx, key.backend, mcp.MethodResourcesUnsubscribe, key.uri)
+	return f.askBackend(ctx, key.backend, mcp.MethodResourcesUnsubscribe, key.uri)
 }
 
-func (f *Follower) ask(ctx context.Context, key, method, uri string) error {
+func (f *Follower) askBackend(ctx context.Context, key, method, uri string) error {
 	r, err := f.s.backends.Call(ctx, key, f.caller, Asked{Method: method, Params: backend.ResourceParams(uri), Safe: true})
 	switch {
 	case err != nil:
-		return failed(ctx, err)
+		return callError(ctx, err)
 	case r.Kind == upstream.Refused:
 		return errorOf(&r)
 	}
 	return nil
 }
 
-// Subscribe has the backend of a resource say to a session when it changes, or no longer. The error is an *[mcp.Error] of the client's, or
+// ChangeSubscription has the backend of a resource say to a session when it changes, or no longer. The error is an *[mcp.Error] of the client's, or
 // the cause of the end of ctx. A backend that has no subscriptions is asked for nothing.
-func (s *Server) Subscribe(ctx context.Context, c *Caller, item *Item, uri string, method string) error {
+func (s *Server) ChangeSubscription(ctx context.Context, c *Caller, item *Item, uri string, method string) error {
 	m := item.backend
 	if !item.tellsUpdates() {
 		return nil
@@ -183,14 +183,14 @@ func (s *Server) Subscribe(ctx context.Context, c *Caller, item *Item, uri strin
 	if !lasts {
 		return nil
 	}
-	return f.unfollow(ctx, followed{m.Key, holder, uri}, m.Options.Isolation == host.BySession)
+	return f.unfollow(ctx, followedResource{m.Key, holder, uri}, m.Options.Isolation == host.BySession)
 }
 
 // Follow has the backends of resources tell a listener when they change. It returns once they know, or after the time that a request waits for
-// a backend; refused are the resources that they have refused. It ends with ctx, unless [Follower.Listen] has begun.
+// a backend; refused are the resources that they have refused. It ends with ctx, unless [Follower.AddUpdates] has begun.
 func (s *Server) Follow(ctx context.Context, c *Caller, items map[string]*Item) (f *Follower, refused []string) {
 	f = &Follower{s: s, caller: c.Caller, items: items}
-	answered := f.begin(ctx)
+	answered := f.beginFollowing(ctx)
 	waiting, cancel := context.WithTimeout(ctx, s.wait)
 	defer cancel()
 	select {
@@ -200,8 +200,8 @@ func (s *Server) Follow(ctx context.Context, c *Caller, items map[string]*Item) 
 	return f, refused
 }
 
-// begin has the listener follow its resources until a context ends.
-func (f *Follower) begin(until context.Context) (answered <-chan []string) {
+// beginFollowing has the listener follow its resources until a context ends.
+func (f *Follower) beginFollowing(until context.Context) (answered <-chan []string) {
 	life, cancel := context.WithCancel(context.Background())
 	f.ends, f.stop = cancel, context.AfterFunc(until, cancel)
 	known := make(chan []string, 1)
@@ -209,14 +209,14 @@ func (f *Follower) begin(until context.Context) (answered <-chan []string) {
 	return known
 }
 
-// Listen returns what a listener sends beside what the actors know, as [actors.Listening] has it: the updates of its resources that may is
+// AddUpdates returns what a listener sends beside what the actors know, as [actors.Listening] has it: the updates of its resources that may is
 // true of, and what rest sends, which may be nil.
-func (f *Follower) Listen(may func(uri string) bool, rest func(context.Context, func(string, []byte)) func()) func(context.Context, func(string, []byte)) func() {
+func (f *Follower) AddUpdates(may func(uri string) bool, rest func(context.Context, func(string, []byte)) func()) func(context.Context, func(string, []byte)) func() {
 	return func(ctx context.Context, send func(method string, params []byte)) (again func()) {
 		if f.stop() {
 			context.AfterFunc(ctx, f.ends)
 		} else { // what it was begun with has ended before
-			f.begin(ctx)
+			f.beginFollowing(ctx)
 		}
 		f.mu.Lock()
 		f.send = func(uri string) {
@@ -228,7 +228,7 @@ func (f *Follower) Listen(may func(uri string) bool, rest func(context.Context, 
 		f.early = nil
 		f.mu.Unlock()
 		for _, uri := range early {
-			f.Tell(uri)
+			f.TellUpdate(uri)
 		}
 		if rest == nil {
 			return nil
@@ -237,8 +237,8 @@ func (f *Follower) Listen(may func(uri string) bool, rest func(context.Context, 
 	}
 }
 
-// Tell tells a listener that a resource has changed, now or with the updates of the next moment.
-func (f *Follower) Tell(uri string) {
+// TellUpdate tells a listener that a resource has changed, now or with the updates of the next moment.
+func (f *Follower) TellUpdate(uri string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.send == nil {
@@ -283,7 +283,7 @@ func (f *Follower) followAll(ctx context.Context) (refused []string) {
 		defer cancel()
 		for uri, item := range f.items {
 			if holder, lasts := f.caller.Holder(item.backend.Options.Isolation); lasts {
-				_ = f.unfollow(ending, followed{item.backend.Key, holder, uri}, false) // its backend will say in vain what nobody gets
+				_ = f.unfollow(ending, followedResource{item.backend.Key, holder, uri}, false) // its backend will say in vain what nobody gets
 			}
 		}
 	})
@@ -295,20 +295,20 @@ func (s *Server) Followers(key, holder, uri string, below bool) (all []*Follower
 	a := &s.followers
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	add := func(of *following) {
-		for _, f := range of.by {
+	add := func(of *followerSet) {
+		for _, f := range of.followers {
 			if !slices.Contains(all, f) {
 				all = append(all, f)
 			}
 		}
 	}
-	if of := a.of[followed{key, holder, uri}]; of != nil {
+	if of := a.byResource[followedResource{key, holder, uri}]; of != nil {
 		add(of)
 	}
 	if !below {
 		return all
 	}
-	for above, of := range a.of {
+	for above, of := range a.byResource {
 		if above.backend == key && above.holder == holder && strings.HasPrefix(uri, strings.TrimSuffix(above.uri, "/")+"/") {
 			add(of)
 		}

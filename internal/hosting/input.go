@@ -11,9 +11,9 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// input gets what a backend of the newer era asks for before it goes on with a request: the inputResponses with which the request is
+// gatherInput gets what a backend of the newer era asks for before it goes on with a request: the inputResponses with which the request is
 // to be sent again. They are nil if it only asks to come again.
-func (x *exchange) input(ctx context.Context, result []byte, round int) (responses []byte, err error) {
+func (x *exchange) gatherInput(ctx context.Context, result []byte, round int) (responses []byte, err error) {
 	asked := codec.Optional(result, "inputRequests")
 	var keys [][]byte
 	var qs []actors.Question

@@ -31,7 +31,7 @@ func (i *Item) Safe() bool {
 	if i.in != nil && i.listed() != nil {
 		return i.in.safe[i.Item]
 	}
-	return i.backend.safe(i.Own, i.listed())
+	return i.backend.isSafeTool(i.Own, i.listed())
 }
 
 // Annotations are those of a tool, nil if it has none.
@@ -58,11 +58,11 @@ func (i *Item) Meta() (m mcp.Meta) {
 // Backend is the name of its backend, as the configuration has it.
 func (i *Item) Backend() string { return i.backend.Name }
 
-// Key is the key of its backend.
-func (i *Item) Key() string { return i.backend.Key }
+// BackendKey is the key of its backend.
+func (i *Item) BackendKey() string { return i.backend.Key }
 
-// Kept reports whether calls of it go on when this process ends.
-func (i *Item) Kept() bool { return i.backend.Kept }
+// KeepsCalls reports whether calls of it go on when this process ends.
+func (i *Item) KeepsCalls() bool { return i.backend.Kept }
 
 // listed is the item if its backend lists it, nil if nothing is known of it.
 func (i *Item) listed() *listing.Item {
@@ -86,7 +86,7 @@ func (i *Item) CheckHeaders(sent http.Header, arguments []byte) error {
 	if i.listed() == nil {
 		return nil
 	}
-	params, err := upstream.Params(codec.Field(i.Raw, "inputSchema"))
+	params, err := upstream.HeaderParams(codec.Field(i.Raw, "inputSchema"))
 	if err != nil || params == nil {
 		return nil
 	}
@@ -97,8 +97,8 @@ func (i *Item) CheckHeaders(sent http.Header, arguments []byte) error {
 	return headers.Check(sent, arguments)
 }
 
-// Needs are the scopes that the item needs, beside those of the server.
-func (i *Item) Needs() []string { return i.backend.addNeeds(nil, i.Of, i.Own) }
+// NeededScopes are the scopes that the item needs, beside those of the server.
+func (i *Item) NeededScopes() []string { return i.backend.addNeeds(nil, i.Of, i.Own) }
 
 // OfSession reports whether the item's backend has an instance for each session.
 func (i *Item) OfSession() bool { return i.backend.ofSession() }

@@ -49,7 +49,7 @@ func TestFind(t *testing.T) {
 		{listing.Resources, "x://3/more", "b x://{n}/more"},
 		{listing.Resources, "y://1", ""},
 	} {
-		item, ok := s.Find(c, tt.of, tt.name)
+		item, ok := s.FindItem(c, tt.of, tt.name)
 		got := ""
 		if ok {
 			got = item.Backend() + " " + item.Own
@@ -64,7 +64,7 @@ func TestFind(t *testing.T) {
 			cut = name
 		}
 	}
-	if item, ok := s.Find(c, listing.Tools, cut); !ok || item.Own != long || len(cut) != 64 {
+	if item, ok := s.FindItem(c, listing.Tools, cut); !ok || item.Own != long || len(cut) != 64 {
 		t.Errorf("the cut name %q leads to %v", cut, item)
 	}
 }
@@ -77,15 +77,15 @@ func TestGuess(t *testing.T) {
 	s := serve(f, hosting.Backend{Name: "known"}, hosting.Backend{Name: "new", Options: host.Options{Tools: host.Tools{Deny: []string{"no"}}}})
 	c := callerOf("s")
 	for name, want := range map[string]bool{"new__echo": true, "known__other": false, "new__no": false, "echo": false, "new__": false} {
-		if item := s.Guess(c, listing.Tools, name); (item != nil) != want {
+		if item := s.GuessItem(c, listing.Tools, name); (item != nil) != want {
 			t.Errorf("%q: %v", name, item)
 		}
 	}
-	if s.Guess(c, listing.Resources, "x://1") != nil {
+	if s.GuessItem(c, listing.Resources, "x://1") != nil {
 		t.Error("a resource that two may have was looked for in one")
 	}
 	two := serve(f, hosting.Backend{Name: "x", Options: host.Options{Prefix: host.NoPrefix}}, hosting.Backend{Name: "y", Options: host.Options{Prefix: host.NoPrefix}})
-	if two.Guess(c, listing.Tools, "echo") != nil {
+	if two.GuessItem(c, listing.Tools, "echo") != nil {
 		t.Error("a tool that two may have was called at one")
 	}
 }
@@ -137,7 +137,7 @@ func TestHiddenIsLogged(t *testing.T) {
 	f.set("a", catalogue(mcp.Latest, nil, nil, []string{`{"uri":"x://1","name":"one"}`, `{"uri":"x://2","name":"two"}`}, nil))
 	f.set("b", catalogue(mcp.Latest, nil, nil, []string{`{"uri":"x://1","name":"other"}`, `{"uri":"x://3","name":"three"}`}, nil))
 	var log bytes.Buffer
-	s := hosting.New(f, 5*time.Second, slog.New(slog.NewTextHandler(&log, nil)))
+	s := hosting.NewServer(f, 5*time.Second, slog.New(slog.NewTextHandler(&log, nil)))
 	s.Configure([]hosting.Backend{{Name: "a", Key: "a"}, {Name: "b", Key: "b"}})
 	for range 2 {
 		s.AppendPage(nil, true, listing.Resources, &hosting.View{Caller: callerOf("s")}, hosting.Start, 10)
@@ -163,12 +163,12 @@ func TestToolsThatMayNotBeUsed(t *testing.T) {
 		f := &fake{}
 		f.set("one", catalogue(tt.revision, tools, nil, nil, nil))
 		var log bytes.Buffer
-		s := hosting.New(f, 5*time.Second, slog.New(slog.NewTextHandler(&log, nil)))
+		s := hosting.NewServer(f, 5*time.Second, slog.New(slog.NewTextHandler(&log, nil)))
 		s.Configure([]hosting.Backend{{Name: "one", Key: "one", URL: tt.url, Options: host.Options{Prefix: host.NoPrefix}}})
 		c := callerOf("s")
 		for range 2 {
 			for name, want := range map[string]bool{"good": true, "bad": tt.want, "plain": true} {
-				if _, ok := s.Find(c, listing.Tools, name); ok != want {
+				if _, ok := s.FindItem(c, listing.Tools, name); ok != want {
 					t.Errorf("URL %v, %v: %s is there: %v, want %v", tt.url, tt.revision, name, ok, want)
 				}
 			}
@@ -282,19 +282,19 @@ func TestSafe(t *testing.T) {
 		`{"name":"never","annotations":{"readOnlyHint":true}}`, `{"name":"listed"}`,
 	}, nil, nil, nil))
 	s := serve(f, hosting.Backend{Name: "a", Options: host.Options{Rerun: host.Rerun{Safe: []string{"listed", "unknown"}, Never: []string{"never"}}}})
-	s.Find(callerOf("s"), listing.Tools, "a__read") // which reads the catalogue
+	s.FindItem(callerOf("s"), listing.Tools, "a__read") // which reads the catalogue
 	for name, want := range map[string]bool{"a__read": true, "a__put": true, "a__add": false, "a__never": false, "a__listed": true, "a__unknown": true, "a__other": false, "read": false} {
-		if got := s.Safe(name); got != want {
+		if got := s.IsSafeTool(name); got != want {
 			t.Errorf("Safe(%q) is %v", name, got)
 		}
-		if got := s.Insists(name); got != (name == "a__listed" || name == "a__unknown") {
+		if got := s.InsistsOnSafe(name); got != (name == "a__listed" || name == "a__unknown") {
 			t.Errorf("Insists(%q) is %v", name, got)
 		}
 	}
-	if !s.May("a__x") || s.May("b__x") {
+	if !s.MayHaveTool("a__x") || s.MayHaveTool("b__x") {
 		t.Error("May")
 	}
-	if !s.Lists(listing.Tools, "a__add", nil) || s.Lists(listing.Tools, "a__x", nil) || s.Lists(listing.Tools, "a__add", func(*hosting.Item) bool { return false }) {
+	if !s.IsListed(listing.Tools, "a__add", nil) || s.IsListed(listing.Tools, "a__x", nil) || s.IsListed(listing.Tools, "a__add", func(*hosting.Item) bool { return false }) {
 		t.Error("Lists")
 	}
 }
@@ -317,7 +317,7 @@ func TestLearn(t *testing.T) {
 		learn := func(want time.Duration) {
 			t.Helper()
 			began := time.Now()
-			s.Learn(t.Context(), callerOf("s"))
+			s.LearnLists(t.Context(), callerOf("s"))
 			if took := time.Since(began); took != want {
 				t.Errorf("waited for %v, want %v", took, want)
 			}
@@ -328,7 +328,7 @@ func TestLearn(t *testing.T) {
 		time.AfterFunc(time.Second, func() { close(known) })
 		learn(time.Second)
 		learn(0)
-		if _, ok := s.Find(callerOf("s"), listing.Tools, "slow__echo"); !ok || starts != 1 {
+		if _, ok := s.FindItem(callerOf("s"), listing.Tools, "slow__echo"); !ok || starts != 1 {
 			t.Errorf("found: %v, after %d starts", ok, starts)
 		}
 	})
@@ -348,16 +348,16 @@ func TestBegin(t *testing.T) {
 		s := serve(f, hosting.Backend{Name: "known"}, hosting.Backend{Name: "slow"})
 		for range 3 {
 			began := time.Now()
-			hosting.Begin(s)
+			hosting.BeginLearning(s)
 			if took := time.Since(began); took != 0 {
 				t.Errorf("waited for %v", took)
 			}
 			synctest.Wait()
 		}
 		time.Sleep(6 * time.Second)
-		s.Learn(t.Context(), callerOf("s")) // waits for the same
-		hosting.Begin(s)
-		if _, ok := s.Find(callerOf("s"), listing.Tools, "slow__echo"); !ok || !slices.Equal(asked, []string{"slow"}) {
+		s.LearnLists(t.Context(), callerOf("s")) // waits for the same
+		hosting.BeginLearning(s)
+		if _, ok := s.FindItem(callerOf("s"), listing.Tools, "slow__echo"); !ok || !slices.Equal(asked, []string{"slow"}) {
 			t.Errorf("found: %v, after %q were asked", ok, asked)
 		}
 	})
@@ -369,8 +369,8 @@ func TestLearnFails(t *testing.T) {
 		f := &fake{learn: func(context.Context, string) (*backend.Catalogue, error) { return nil, errors.New("it does not start") }}
 		s := alone(f)
 		began := time.Now()
-		s.Learn(t.Context(), callerOf("s"))
-		s.Learn(t.Context(), callerOf("s"))
+		s.LearnLists(t.Context(), callerOf("s"))
+		s.LearnLists(t.Context(), callerOf("s"))
 		if took := time.Since(began); took != 0 {
 			t.Errorf("waited for %v", took)
 		}
@@ -413,12 +413,12 @@ func TestUnsubscribe(t *testing.T) {
 		f := &fake{}
 		f.set("one", catalogue(mcp.Revision20251125, nil, nil, []string{`{"uri":"x://1","name":"one"}`}, nil))
 		s := serve(f, hosting.Backend{Name: "one", Options: host.Options{Isolation: by}})
-		item, _ := s.Find(callerOf("tenant/1"), listing.Resources, "x://1")
+		item, _ := s.FindItem(callerOf("tenant/1"), listing.Resources, "x://1")
 		for _, method := range []string{mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe} {
 			for _, session := range []string{"tenant/1", "tenant/2"} {
 				c := callerOf(session)
 				c.Principal = "tenant"
-				if err := s.Subscribe(t.Context(), c, item, "x://1", method); err != nil {
+				if err := s.ChangeSubscription(t.Context(), c, item, "x://1", method); err != nil {
 					t.Fatal(err)
 				}
 			}

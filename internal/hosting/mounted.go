@@ -24,18 +24,18 @@ import (
 // mounted is a backend of a Server.
 type mounted struct {
 	Backend
-	log    *slog.Logger
-	prefix string
-	filter naming.Filter
-	known  readCatalogues
-	quiet  atomic.Int64 // until when nobody waits for it to say what it lists: it has not lately. Unix nanoseconds
+	log        *slog.Logger
+	prefix     string
+	filter     naming.Filter
+	known      readCatalogues
+	quietUntil atomic.Int64 // until when nobody waits for it to say what it lists: it has not lately. Unix nanoseconds
 
 	mu       sync.Mutex    // guards learning
 	learning chan struct{} // closed when it has said what it lists, or has failed to; nil if nobody waits
 }
 
-// learn has the backend say what it lists, once for all who ask at the same time. It goes on when those who ask have given up.
-func (m *mounted) learn(b Backends, c *Caller, wait time.Duration) <-chan struct{} {
+// beginLearning has the backend say what it lists, once for all who ask at the same time. It goes on when those who ask have given up.
+func (m *mounted) beginLearning(b Backends, c *Caller, wait time.Duration) <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.learning != nil {
@@ -50,7 +50,7 @@ func (m *mounted) learn(b Backends, c *Caller, wait time.Duration) <-chan struct
 		has, err := b.Learn(ctx, m.Key, caller)
 		if err != nil {
 			m.log.Debug("a backend does not say what it lists", "backend", m.Key, "error", err)
-			m.quiet.Store(time.Now().Add(wait).UnixNano())
+			m.quietUntil.Store(time.Now().Add(wait).UnixNano())
 		} else {
 			n := func(of listing.Of) int { return len(has.Items[of]) }
 			m.log.Info("a backend has said what it lists", "backend", m.Key, "tools", n(listing.Tools), "prompts", n(listing.Prompts), "resources", n(listing.Resources))
@@ -98,34 +98,34 @@ func (m *mounted) roots() []byte {
 	return mcp.Raw(mcp.ListRootsResult{Roots: list})
 }
 
-// read returns the reading of a catalogue of the backend. isNew says that none was like it.
-func (m *mounted) read(c *backend.Catalogue) (r *reading, isNew bool) {
+// readCatalogue returns the reading of a catalogue of the backend. isNew says that none was like it.
+func (m *mounted) readCatalogue(c *backend.Catalogue) (r *reading, isNew bool) {
 	k := &m.known
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if r := k.of[c]; r != nil {
+	if r := k.byCatalogue[c]; r != nil {
 		return r, false
 	}
 	digest := c.Digest()
-	if r = k.alike[digest]; r == nil {
+	if r = k.byDigest[digest]; r == nil {
 		r, isNew = m.newReading(c), true
-		if k.alike == nil || len(k.alike) >= mostReadings {
-			k.alike = make(map[string]*reading)
+		if k.byDigest == nil || len(k.byDigest) >= mostReadings {
+			k.byDigest = make(map[string]*reading)
 		}
-		k.alike[digest] = r
+		k.byDigest[digest] = r
 	}
-	if k.of == nil || len(k.of) >= mostCatalogues {
-		k.of = make(map[*backend.Catalogue]*reading)
+	if k.byCatalogue == nil || len(k.byCatalogue) >= mostCatalogues {
+		k.byCatalogue = make(map[*backend.Catalogue]*reading)
 	}
-	k.of[c] = r
+	k.byCatalogue[c] = r
 	return r, isNew
 }
 
-// each calls f for all that was read of the backend, until it returns false.
-func (m *mounted) each(f func(*reading) bool) {
+// eachReading calls f for all that was read of the backend, until it returns false.
+func (m *mounted) eachReading(f func(*reading) bool) {
 	m.known.mu.Lock()
-	all := make([]*reading, 0, len(m.known.alike))
-	for _, r := range m.known.alike {
+	all := make([]*reading, 0, len(m.known.byDigest))
+	for _, r := range m.known.byDigest {
 		all = append(all, r)
 	}
 	m.known.mu.Unlock()
@@ -145,7 +145,7 @@ func (m *mounted) newReading(c *backend.Catalogue) *reading {
 	for of := range r.lists {
 		raw := c.Items[of]
 		if listing.Of(of) == listing.Tools {
-			raw = r.shown(m.usable(revision, raw))
+			raw = r.shownTools(m.usableTools(revision, raw))
 		}
 		items, err := listing.Read(listing.Of(of), m.Name, raw, m.renamer(listing.Of(of)))
 		if err != nil {
@@ -159,7 +159,7 @@ func (m *mounted) newReading(c *backend.Catalogue) *reading {
 	}
 	for item := range r.lists[listing.Tools].All {
 		r.supports = r.supports || supportIn(item.Raw) != mcp.TaskForbidden
-		if m.safe(item.Own, item) {
+		if m.isSafeTool(item.Own, item) {
 			r.safe[item] = true
 		}
 	}
@@ -185,15 +185,15 @@ func (m *mounted) renamer(of listing.Of) func(own string) (string, bool) {
 // mostUnusable is how many tools of a backend are logged that may not be used.
 const mostUnusable = 10
 
-// usable returns the tools of a backend without those that may not be used: over HTTP such whose annotations for headers break the rules
+// usableTools returns the tools of a backend without those that may not be used: over HTTP such whose annotations for headers break the rules
 // (2026-07-28, streamable HTTP, custom headers from tool parameters).
-func (m *mounted) usable(r mcp.Revision, tools [][]byte) [][]byte {
+func (m *mounted) usableTools(r mcp.Revision, tools [][]byte) [][]byte {
 	if !m.URL || !r.Stateless() {
 		return tools
 	}
 	usable, unusable := make([][]byte, 0, len(tools)), 0
 	for _, raw := range tools {
-		_, err := upstream.Params(codec.Field(raw, "inputSchema"))
+		_, err := upstream.HeaderParams(codec.Field(raw, "inputSchema"))
 		if err == nil {
 			usable = append(usable, raw)
 			continue
@@ -206,8 +206,8 @@ func (m *mounted) usable(r mcp.Revision, tools [][]byte) [][]byte {
 	return usable
 }
 
-// safe reports whether a call of a tool may run once more. name is the tool's own; in is nil where nothing is known of it.
-func (m *mounted) safe(own string, in *listing.Item) bool {
+// isSafeTool reports whether a call of a tool may run once more. name is the tool's own; in is nil where nothing is known of it.
+func (m *mounted) isSafeTool(own string, in *listing.Item) bool {
 	switch {
 	case naming.Matches(m.Options.Rerun.Never, own):
 		return false

@@ -38,11 +38,11 @@ type Node struct {
 	keep   time.Duration
 
 	mu       sync.Mutex // guards the rest, and is held while all are configured
-	of       map[string][]backend.Backend
-	wrong    map[string][]Wrong // by the ids of servers
-	order    []string           // the ids of servers
-	servers  sync.Map           // of Host, by the ids of servers; needs no lock
-	due      atomic.Bool        // they are to be configured
+	backends map[string][]backend.Backend
+	wrong    map[string][]WrongBackend // by the ids of servers
+	order    []string                  // the ids of servers
+	servers  sync.Map                  // of Host, by the ids of servers; needs no lock
+	due      atomic.Bool               // they are to be configured
 	soon     *time.Timer
 	running  atomic.Pointer[backend.Backends] // nil as long as there are none; needs no lock to be read
 	shutDown bool
@@ -58,13 +58,15 @@ const storePatience = 5 * time.Second
 // NewNode returns a Node without backends. Of the config it sets what hears of backends. main is the id of the server whose backends have their own
 // names as keys. keep is how long processes are kept for the next process once this one is gone, 0 if it would not find them.
 func NewNode(c backend.Config, main string, keep time.Duration) *Node {
-	n := &Node{config: c, main: main, keep: keep, of: make(map[string][]backend.Backend), wrong: make(map[string][]Wrong)}
-	n.config.Heard = func(e backend.Event) { n.tell(e.Backend, func(h Host) { h.Heard(e.Backend, &e) }) }
-	n.config.Changed = func(key, _ string, lists []listing.Of) { n.tell(key, func(h Host) { h.Changed(lists) }) }
+	n := &Node{config: c, main: main, keep: keep, backends: make(map[string][]backend.Backend), wrong: make(map[string][]WrongBackend)}
+	n.config.Heard = func(e backend.Event) { n.tellHost(e.Backend, func(h Host) { h.Heard(e.Backend, &e) }) }
+	n.config.Changed = func(key, _ string, lists []listing.Of) { n.tellHost(key, func(h Host) { h.Changed(lists) }) }
 	n.config.Lost = func(key, session string, reason pool.Reason) {
-		n.tell(key, func(h Host) { h.Lost(key, session, reason) })
+		n.tellHost(key, func(h Host) { h.Lost(key, session, reason) })
 	}
-	n.config.Adopted = func(ctx context.Context, key, session string) { n.tell(key, func(h Host) { h.Adopted(ctx, session) }) }
+	n.config.Adopted = func(ctx context.Context, key, session string) {
+		n.tellHost(key, func(h Host) { h.Adopted(ctx, session) })
+	}
 	return n
 }
 
@@ -78,8 +80,8 @@ func (n *Node) Key(server, name string) string {
 	return server + "/" + name
 }
 
-// tell calls f with the server of a backend, if it is mounted.
-func (n *Node) tell(key string, f func(Host)) {
+// tellHost calls f with the server of a backend, if it is mounted.
+func (n *Node) tellHost(key string, f func(Host)) {
 	id, _, ok := strings.Cut(key, "/")
 	if !ok {
 		id = n.main
@@ -89,8 +91,8 @@ func (n *Node) tell(key string, f func(Host)) {
 	}
 }
 
-// Keeps reports whether what a target leads to outlives this process: a command's, or a session at a URL.
-func (n *Node) Keeps(t host.Target) bool {
+// KeepsInstances reports whether what a target leads to outlives this process: a command's, or a session at a URL.
+func (n *Node) KeepsInstances(t host.Target) bool {
 	if _, _, isCommand := t.Command(); isCommand {
 		return n.keep > 0
 	}
@@ -98,54 +100,54 @@ func (n *Node) Keeps(t host.Target) bool {
 	return isURL && n.config.Estates != nil
 }
 
-// Set has the backends of a server be these, with their keys as names; nil takes them away. It happens at once, or soon, together with those of servers
+// SetBackends has the backends of a server be these, with their keys as names; nil takes them away. It happens at once, or soon, together with those of servers
 // that are mounted meanwhile, or before a call needs one.
-func (n *Node) Set(server string, h Host, all []backend.Backend, now bool) {
+func (n *Node) SetBackends(server string, h Host, all []backend.Backend, now bool) {
 	n.mu.Lock()
-	if _, known := n.of[server]; !known {
+	if _, known := n.backends[server]; !known {
 		n.order = append(n.order, server)
 	}
 	n.servers.Store(server, h)
-	if n.of[server] = all; all == nil {
+	if n.backends[server] = all; all == nil {
 		n.servers.CompareAndDelete(server, h)
-		delete(n.of, server)
+		delete(n.backends, server)
 		delete(n.wrong, server)
 		n.order = slices.DeleteFunc(n.order, func(of string) bool { return of == server })
 	}
 	n.due.Store(true)
 	if !now && n.soon == nil {
-		n.soon = time.AfterFunc(configureDelay, func() { n.ready() })
+		n.soon = time.AfterFunc(configureDelay, func() { n.readyBackends() })
 	}
 	n.mu.Unlock()
 	if now {
-		n.ready()
+		n.readyBackends()
 	}
 }
 
 // A Wrong is a backend that is configured in a way in which nobody can be served by it. Another one may have its name: the one that it was before.
-type Wrong struct{ Name, Why string }
+type WrongBackend struct{ Name, Why string }
 
 // SetWrong has these be the backends of a server that cannot be used, which operators are told of.
-func (n *Node) SetWrong(server string, all []Wrong) {
+func (n *Node) SetWrong(server string, all []WrongBackend) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.wrong[server] = all
 }
 
 // allWrong returns them all, with their keys as names.
-func (n *Node) allWrong() (all []Wrong) {
+func (n *Node) allWrong() (all []WrongBackend) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, server := range n.order {
 		for _, w := range n.wrong[server] {
-			all = append(all, Wrong{n.Key(server, w.Name), w.Why})
+			all = append(all, WrongBackend{n.Key(server, w.Name), w.Why})
 		}
 	}
 	return all
 }
 
-// ready returns the running backends, which are those of the servers from now on.
-func (n *Node) ready() *backend.Backends {
+// readyBackends returns the running backends, which are those of the servers from now on.
+func (n *Node) readyBackends() *backend.Backends {
 	if n.due.Load() {
 		n.configure()
 	}
@@ -160,7 +162,7 @@ func (n *Node) configure() {
 	}
 	var all []backend.Backend
 	for _, server := range n.order {
-		all = append(all, n.of[server]...)
+		all = append(all, n.backends[server]...)
 	}
 	running := n.running.Load()
 	if running == nil {
@@ -207,31 +209,31 @@ func (n *Node) Counts() map[string]backend.Counts {
 
 // Call implements Backends.
 func (n *Node) Call(ctx context.Context, name string, c backend.Caller, q Asked) (upstream.Response, error) {
-	return Of(n.ready()).Call(ctx, name, c, q)
+	return BackendsFrom(n.readyBackends()).Call(ctx, name, c, q)
 }
 
 // Notify implements Backends.
 func (n *Node) Notify(ctx context.Context, name, session, method string, params []byte) error {
-	return n.ready().Notify(ctx, name, session, method, params)
+	return n.readyBackends().Notify(ctx, name, session, method, params)
 }
 
 // Catalogue implements Backends.
 func (n *Node) Catalogue(name string, c backend.Caller) (*backend.Catalogue, bool) {
-	return n.ready().Catalogue(name, c)
+	return n.readyBackends().Catalogue(name, c)
 }
 
 // Knows implements Backends.
-func (n *Node) Knows(name string, c backend.Caller) bool { return n.ready().Knows(name, c) }
+func (n *Node) Knows(name string, c backend.Caller) bool { return n.readyBackends().Knows(name, c) }
 
 // Learn implements Backends.
 func (n *Node) Learn(ctx context.Context, name string, c backend.Caller) (*backend.Catalogue, error) {
-	return n.ready().Learn(ctx, name, c)
+	return n.readyBackends().Learn(ctx, name, c)
 }
 
 // Inherit implements Backends.
 func (n *Node) Inherit(ctx context.Context, name string, c backend.Caller) (bool, error) {
-	return backend.Inherit(ctx, n.ready(), name, c)
+	return backend.Inherit(ctx, n.readyBackends(), name, c)
 }
 
 // SessionGone implements Backends.
-func (n *Node) SessionGone(session string, moved bool) { n.ready().SessionGone(session, moved) }
+func (n *Node) SessionGone(session string, moved bool) { n.readyBackends().SessionGone(session, moved) }

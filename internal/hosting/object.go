@@ -23,7 +23,7 @@ func isKey(key []byte, names ...string) bool {
 // WithMember returns an object, which may be nil, with a member of a name; nil leaves the member out. All other members keep
 // their bytes and their order.
 func WithMember(object []byte, name string, value []byte) []byte {
-	out, placed := begun(object, len(name)+len(value)), false
+	out, placed := beginObject(object, len(name)+len(value)), false
 	for key, old := range codec.Members(object) {
 		switch {
 		case !isKey(key, name):
@@ -47,7 +47,7 @@ func Without(object []byte, names ...string) []byte {
 	if !found {
 		return object
 	}
-	out := begun(object, 0)
+	out := beginObject(object, 0)
 	for key, value := range codec.Members(object) {
 		if !isKey(key, names...) {
 			out = appendMember(out, key, value)
@@ -56,8 +56,8 @@ func Without(object []byte, names ...string) []byte {
 	return append(out, '}')
 }
 
-// begun returns the beginning of an object that will be like another one, and so much longer.
-func begun(like []byte, more int) []byte { return append(make([]byte, 0, len(like)+more+8), '{') }
+// beginObject returns the beginning of an object that will be like another one, and so much longer.
+func beginObject(like []byte, more int) []byte { return append(make([]byte, 0, len(like)+more+8), '{') }
 
 func appendMember(object, key, value []byte) []byte {
 	if len(object) > 1 {

@@ -27,7 +27,7 @@ func NewOperated(n *Node) Operated { return Operated{n} }
 
 // operations are those of the backends that run; ok is false as long as there are none.
 func (o Operated) operations() (_ backend.Operations, ok bool) {
-	running := o.n.ready()
+	running := o.n.readyBackends()
 	return backend.Operations{Backends: running}, running != nil
 }
 
@@ -54,7 +54,7 @@ func (o Operated) Backends(ctx context.Context) ([]admin.Backend, error) {
 	}
 	reports, err := of.Reports(ctx)
 	for i := range reports {
-		all = append(all, describe(&reports[i], time.Now()))
+		all = append(all, describeBackend(&reports[i], time.Now()))
 	}
 	return addWrong(all, o.n.allWrong()), operatedError(err)
 }
@@ -86,7 +86,7 @@ func (o Operated) Backend(ctx context.Context, name string) (admin.BackendDetail
 }
 
 // addWrong adds those that cannot be used, behind the others: to the one of the same name, which goes on as it was, or each by itself.
-func addWrong(all []admin.Backend, wrong []Wrong) []admin.Backend {
+func addWrong(all []admin.Backend, wrong []WrongBackend) []admin.Backend {
 	for _, w := range wrong {
 		if i := slices.IndexFunc(all, func(b admin.Backend) bool { return b.Name == w.Name }); i >= 0 {
 			all[i].Wrong = w.Why
@@ -121,10 +121,10 @@ func (o Operated) RestartBackend(_ context.Context, name string, atOnce bool) (a
 	return admin.BackendRestart{Ended: did.Ended, Ending: did.Ending, Calls: did.Calls, Failures: did.Failures, Refused: did.Opened, Reason: did.Detail}, operatedError(err)
 }
 
-// describe is what a list tells of a backend.
-func describe(r *backend.Report, now time.Time) admin.Backend {
+// describeBackend is what a list tells of a backend.
+func describeBackend(r *backend.Report, now time.Time) admin.Backend {
 	p := &r.Pool
-	target, _ := hostfile.Shown(r.Target, r.Options)
+	target, _ := hostfile.ShowBackend(r.Target, r.Options)
 	b := admin.Backend{
 		Name: r.Name, Target: target, Era: "unknown", Waiting: p.Waiting, Memory: r.Memory,
 		Instances: admin.InstanceCounts{Starting: p.Starting, Idle: p.Idle, Serving: p.Serving, Stopping: p.Stopping, Max: max(r.Options.Pool.Max, 0)},
@@ -166,8 +166,8 @@ func stateOf(p *pool.Report) string {
 
 // describeWhole is all that is told of a backend.
 func describeWhole(r *backend.Report, now time.Time) admin.BackendDetail {
-	d := admin.BackendDetail{Backend: describe(r, now), Running: []admin.BackendInstance{}, Ended: []admin.BackendEnd{}}
-	_, d.Options = hostfile.Shown(r.Target, r.Options)
+	d := admin.BackendDetail{Backend: describeBackend(r, now), Running: []admin.BackendInstance{}, Ended: []admin.BackendEnd{}}
+	_, d.Options = hostfile.ShowBackend(r.Target, r.Options)
 	if r.Known != nil {
 		n := func(of listing.Of) int { return len(r.Known.Items[of]) }
 		d.Lists = &admin.BackendLists{Tools: n(listing.Tools), Prompts: n(listing.Prompts), Resources: n(listing.Resources), Templates: n(listing.Templates)}

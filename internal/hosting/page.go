@@ -28,7 +28,7 @@ type part struct {
 // parts returns what each backend has of a list that v sees. An item whose name another one has that comes first is not seen.
 func (s *Server) parts(of listing.Of, v *View) []part {
 	var all []part
-	for _, m := range *s.now.Load() {
+	for _, m := range *s.mounted.Load() {
 		r := s.reading(m, v.Caller)
 		if r == nil || r.lists[of].Len() == 0 {
 			continue
@@ -106,7 +106,7 @@ func (s *Server) Digest(own string, v *View, lists ...listing.Of) string {
 	h.Write([]byte(own))
 	some := false
 	for _, of := range lists {
-		for _, m := range *s.now.Load() {
+		for _, m := range *s.mounted.Load() {
 			r := s.reading(m, v.Caller)
 			if r == nil || r.lists[of].Len() == 0 {
 				continue

@@ -16,7 +16,7 @@ import (
 // questionFor returns a question of a backend as the client of a caller gets it, or why it is not put. Its key is made of the
 // question, so that only the answer to the same question has it.
 func questionFor(c *Caller, method string, params []byte) (actors.Question, *mcp.Error) {
-	if refusal := c.lacks(method, params); refusal != nil {
+	if refusal := c.checkQuestion(method, params); refusal != nil {
 		return actors.Question{}, refusal
 	}
 	params, err := projectQuestion(method, params, c.Revision)

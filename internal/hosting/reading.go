@@ -59,16 +59,16 @@ func (t *matcher) matches(uri string) bool {
 	if t.parsed == nil {
 		return true
 	}
-	_, ok := t.parsed.Match(template.Normal(uri))
+	_, ok := t.parsed.Match(template.NormalizeURI(uri))
 	return ok
 }
 
 // readCatalogues are what was read of catalogues. They are few: each backend has one, and another one for each way in which it lists
 // otherwise for some clients.
 type readCatalogues struct {
-	mu    sync.Mutex // guards the rest, and is held while one is made
-	of    map[*backend.Catalogue]*reading
-	alike map[string]*reading // by the digest of catalogues
+	mu          sync.Mutex // guards the rest, and is held while one is made
+	byCatalogue map[*backend.Catalogue]*reading
+	byDigest    map[string]*reading // by the digest of catalogues
 }
 
 const (
@@ -81,9 +81,9 @@ const (
 // anyCall is the execution of a tool of which the backend decides with each call whether it becomes a task.
 var anyCall = mcp.Raw(mcp.ToolExecution{TaskSupport: mcp.TaskOptional})
 
-// shown returns the tools that a backend lists, with what clients of 2025-11-25 may ask for: a task that is ours. The tool says so where the
+// shownTools returns the tools that a backend lists, with what clients of 2025-11-25 may ask for: a task that is ours. The tool says so where the
 // backend is of that revision, whether or not the backend itself makes tasks.
-func (r *reading) shown(tools [][]byte) [][]byte {
+func (r *reading) shownTools(tools [][]byte) [][]byte {
 	out := make([][]byte, len(tools))
 	for i, raw := range tools {
 		switch {
@@ -146,7 +146,7 @@ func (s *Server) reading(m *mounted, c *Caller) *reading {
 	if !ok {
 		return nil
 	}
-	r, isNew := m.read(known)
+	r, isNew := m.readCatalogue(known)
 	if isNew {
 		logHidden(s, m, r)
 		if s.Tasks != nil && (r.supports || len(r.safe) > 0) {
@@ -163,7 +163,7 @@ const mostHidden = 10
 // others.
 func logHidden(s *Server, m *mounted, r *reading) {
 	first := true // whether others come before m
-	for _, other := range *s.now.Load() {
+	for _, other := range *s.mounted.Load() {
 		if other == m {
 			first = false
 			continue
@@ -172,7 +172,7 @@ func logHidden(s *Server, m *mounted, r *reading) {
 		if !first {
 			shows, hides = m, other
 		}
-		other.each(func(theirs *reading) bool {
+		other.eachReading(func(theirs *reading) bool {
 			for of := range r.lists {
 				n := 0
 				for item := range r.lists[of].All {

@@ -31,46 +31,46 @@ type Server struct {
 	backends  Backends
 	wait      time.Duration // of a request for a backend of which nothing is known
 	log       *slog.Logger
-	now       atomic.Pointer[[]*mounted]
+	mounted   atomic.Pointer[[]*mounted]
 	followers followTable
 }
 
-// New returns a Server without backends. wait is how long a request waits for one of which nothing is known.
-func New(b Backends, wait time.Duration, log *slog.Logger) *Server {
-	s := &Server{backends: b, wait: wait, log: log, followers: followTable{of: make(map[followed]*following)}}
-	s.now.Store(&[]*mounted{})
+// NewServer returns a Server without backends. wait is how long a request waits for one of which nothing is known.
+func NewServer(b Backends, wait time.Duration, log *slog.Logger) *Server {
+	s := &Server{backends: b, wait: wait, log: log, followers: followTable{byResource: make(map[followedResource]*followerSet)}}
+	s.mounted.Store(&[]*mounted{})
 	return s
 }
 
 // Configure has exactly these backends, in this order.
 func (s *Server) Configure(all []Backend) {
-	before := *s.now.Load()
+	before := *s.mounted.Load()
 	next := make([]*mounted, len(all))
 	for i, b := range all {
 		m := &mounted{Backend: b, log: s.log, prefix: naming.Prefix(b.Name, b.Options.Prefix), filter: naming.Filter{Allow: b.Options.Tools.Allow, Deny: b.Options.Tools.Deny}}
 		for _, old := range before {
 			if old.Key == b.Key && old.Digest == b.Digest {
-				m.quiet.Store(old.quiet.Load())
+				m.quietUntil.Store(old.quietUntil.Load())
 			}
 		}
 		next[i] = m
 	}
-	s.now.Store(&next)
+	s.mounted.Store(&next)
 }
 
 // quietTime is for how long nobody waits for a backend that was not there in time.
 const quietTime = 30 * time.Second
 
-// Learn waits until it is known what each backend lists for such a caller, for as long as a request may wait for that. Of a backend that
+// LearnLists waits until it is known what each backend lists for such a caller, for as long as a request may wait for that. Of a backend that
 // is down, or that starts for too long, it is unknown then.
-func (s *Server) Learn(ctx context.Context, c *Caller) {
+func (s *Server) LearnLists(ctx context.Context, c *Caller) {
 	ctx, cancel := context.WithTimeout(ctx, s.wait)
 	defer cancel()
 	for range 2 { // a backend may have been asked on behalf of another caller
 		var waits []<-chan struct{}
-		for _, m := range *s.now.Load() {
-			if !s.backends.Knows(m.Key, c.Caller) && time.Now().UnixNano() >= m.quiet.Load() {
-				waits = append(waits, m.learn(s.backends, c, s.wait))
+		for _, m := range *s.mounted.Load() {
+			if !s.backends.Knows(m.Key, c.Caller) && time.Now().UnixNano() >= m.quietUntil.Load() {
+				waits = append(waits, m.beginLearning(s.backends, c, s.wait))
 			}
 		}
 		if waits == nil {
@@ -86,27 +86,27 @@ func (s *Server) Learn(ctx context.Context, c *Caller) {
 	if ctx.Err() == nil {
 		return
 	}
-	for _, m := range *s.now.Load() {
+	for _, m := range *s.mounted.Load() {
 		if !s.backends.Knows(m.Key, c.Caller) {
-			m.quiet.Store(time.Now().Add(quietTime).UnixNano())
+			m.quietUntil.Store(time.Now().Add(quietTime).UnixNano())
 		}
 	}
 }
 
-// Begin has backends of which nothing is known begin to say what they list, though nobody has asked yet. It does not wait.
-func Begin(s *Server) {
+// BeginLearning has backends of which nothing is known begin to say what they list, though nobody has asked yet. It does not wait.
+func BeginLearning(s *Server) {
 	c := &Caller{Caller: backend.Caller{Alone: true}}
-	for _, m := range *s.now.Load() {
-		if _, known := s.backends.Catalogue(m.Key, c.Caller); !known && time.Now().UnixNano() >= m.quiet.Load() {
+	for _, m := range *s.mounted.Load() {
+		if _, known := s.backends.Catalogue(m.Key, c.Caller); !known && time.Now().UnixNano() >= m.quietUntil.Load() {
 			m.log.Info("a backend is asked what it lists", "backend", m.Key)
-			m.learn(s.backends, c, s.wait)
+			m.beginLearning(s.backends, c, s.wait)
 		}
 	}
 }
 
-// Mounted returns the name of the backend that Backends know by a key.
-func (s *Server) Mounted(key string) (Backend, bool) {
-	for _, m := range *s.now.Load() {
+// FindBackend returns the name of the backend that Backends know by a key.
+func (s *Server) FindBackend(key string) (Backend, bool) {
+	for _, m := range *s.mounted.Load() {
 		if m.Key == key {
 			return m.Backend, true
 		}
@@ -114,10 +114,10 @@ func (s *Server) Mounted(key string) (Backend, bool) {
 	return Backend{}, false
 }
 
-// Find finds an item by the name by which clients know it, or the resource that a template stands for, among what is known to be
+// FindItem finds an item by the name by which clients know it, or the resource that a template stands for, among what is known to be
 // listed for a caller. Of several backends that have it the first counts.
-func (s *Server) Find(c *Caller, of listing.Of, name string) (*Item, bool) {
-	for _, m := range *s.now.Load() {
+func (s *Server) FindItem(c *Caller, of listing.Of, name string) (*Item, bool) {
+	for _, m := range *s.mounted.Load() {
 		if !m.mayHave(of, name) {
 			continue
 		}
@@ -132,7 +132,7 @@ func (s *Server) Find(c *Caller, of listing.Of, name string) (*Item, bool) {
 	if of != listing.Resources {
 		return nil, false
 	}
-	for _, m := range *s.now.Load() {
+	for _, m := range *s.mounted.Load() {
 		r := s.reading(m, c)
 		if r == nil {
 			continue
@@ -144,10 +144,10 @@ func (s *Server) Find(c *Caller, of listing.Of, name string) (*Item, bool) {
 	return nil, false
 }
 
-// Guess returns the item that a name stands for if a backend has it of which it is unknown what it lists for such a caller, or a resource
+// GuessItem returns the item that a name stands for if a backend has it of which it is unknown what it lists for such a caller, or a resource
 // that its backend does not list. It returns nil where more than one backend could have it: nobody is asked for what may be another's.
-func (s *Server) Guess(c *Caller, of listing.Of, name string) (found *Item) {
-	for _, m := range *s.now.Load() {
+func (s *Server) GuessItem(c *Caller, of listing.Of, name string) (found *Item) {
+	for _, m := range *s.mounted.Load() {
 		own, r := name, s.reading(m, c)
 		switch of {
 		case listing.Tools, listing.Prompts:
@@ -167,8 +167,8 @@ func (s *Server) Guess(c *Caller, of listing.Of, name string) (found *Item) {
 	return found
 }
 
-// Lists reports whether a backend is known to list an item of a name, for whomever, that sees is true of; nil is true of all.
-func (s *Server) Lists(of listing.Of, name string, sees func(*Item) bool) (known bool) {
+// IsListed reports whether a backend is known to list an item of a name, for whomever, that sees is true of; nil is true of all.
+func (s *Server) IsListed(of listing.Of, name string, sees func(*Item) bool) (known bool) {
 	s.eachKnown(of, name, func(m *mounted, item *listing.Item) bool {
 		known = sees == nil || sees(&Item{item, of, m, nil})
 		return !known
@@ -178,12 +178,12 @@ func (s *Server) Lists(of listing.Of, name string, sees func(*Item) bool) (known
 
 // eachKnown calls f for each item that a backend is known to list under a name, for whomever, until it returns false.
 func (s *Server) eachKnown(of listing.Of, name string, f func(*mounted, *listing.Item) bool) {
-	for _, m := range *s.now.Load() {
+	for _, m := range *s.mounted.Load() {
 		if !m.mayHave(of, name) {
 			continue
 		}
 		goOn := true
-		m.each(func(r *reading) bool {
+		m.eachReading(func(r *reading) bool {
 			if item, ok := r.lists[of].Find(name); ok {
 				goOn = f(m, item)
 			}
@@ -195,28 +195,28 @@ func (s *Server) eachKnown(of listing.Of, name string, f func(*mounted, *listing
 	}
 }
 
-// Safe reports whether a call of a tool may run once more when it is unknown what became of it: for nobody is it known to be a tool
+// IsSafeTool reports whether a call of a tool may run once more when it is unknown what became of it: for nobody is it known to be a tool
 // that must not.
-func (s *Server) Safe(tool string) bool {
+func (s *Server) IsSafeTool(tool string) bool {
 	found, safe := false, true
 	s.eachKnown(listing.Tools, tool, func(m *mounted, item *listing.Item) bool {
-		found, safe = true, m.safe(item.Own, item)
+		found, safe = true, m.isSafeTool(item.Own, item)
 		return safe
 	})
 	if found {
 		return safe
 	}
-	for _, m := range *s.now.Load() {
+	for _, m := range *s.mounted.Load() {
 		if own, _ := naming.Item(m.prefix, tool); own != "" {
-			return m.safe(own, nil)
+			return m.isSafeTool(own, nil)
 		}
 	}
 	return false
 }
 
-// Insists reports whether the configuration itself says that a call of a tool may run once more.
-func (s *Server) Insists(tool string) bool {
-	for _, m := range *s.now.Load() {
+// InsistsOnSafe reports whether the configuration itself says that a call of a tool may run once more.
+func (s *Server) InsistsOnSafe(tool string) bool {
+	for _, m := range *s.mounted.Load() {
 		own, may := naming.Item(m.prefix, tool)
 		if !may {
 			continue
@@ -236,9 +236,9 @@ func (s *Server) Insists(tool string) bool {
 	return false
 }
 
-// Resumes reports whether a call of a tool goes on when this process ends, so that a second run of it finds what the first one has begun.
-func (s *Server) Resumes(tool string) bool {
-	for _, m := range *s.now.Load() {
+// KeepsCalls reports whether a call of a tool goes on when this process ends, so that a second run of it finds what the first one has begun.
+func (s *Server) KeepsCalls(tool string) bool {
+	for _, m := range *s.mounted.Load() {
 		if m.Kept && m.mayHave(listing.Tools, tool) {
 			return true
 		}
@@ -248,7 +248,7 @@ func (s *Server) Resumes(tool string) bool {
 
 // OfSessions returns those of the server.
 func (s *Server) OfSessions() (all OfSessions) {
-	for _, m := range *s.now.Load() {
+	for _, m := range *s.mounted.Load() {
 		if m.ofSession() {
 			all = append(all, m)
 		}
@@ -256,9 +256,9 @@ func (s *Server) OfSessions() (all OfSessions) {
 	return all
 }
 
-// May reports whether a name may be that of a tool of a backend.
-func (s *Server) May(tool string) bool {
-	for _, m := range *s.now.Load() {
+// MayHaveTool reports whether a name may be that of a tool of a backend.
+func (s *Server) MayHaveTool(tool string) bool {
+	for _, m := range *s.mounted.Load() {
 		if m.mayHave(listing.Tools, tool) {
 			return true
 		}
@@ -268,7 +268,7 @@ func (s *Server) May(tool string) bool {
 
 // PassedHeaders are the names of the headers that backends are passed.
 func PassedHeaders(s *Server) (names []string) {
-	for _, m := range *s.now.Load() {
+	for _, m := range *s.mounted.Load() {
 		names = append(names, m.Options.PassHeaders...)
 	}
 	return names

@@ -18,7 +18,7 @@ func (s *Server) SetLevel(ctx context.Context, c *Caller, level string) {
 	defer cancel()
 	params := append(codec.AppendString([]byte(`{"level":`), level), '}')
 	var told sync.WaitGroup
-	for _, m := range *s.now.Load() {
+	for _, m := range *s.mounted.Load() {
 		told.Go(func() {
 			if _, err := s.backends.Call(ctx, m.Key, c.Caller, Asked{Method: mcp.MethodLoggingSetLevel, Params: params}); err != nil {
 				s.log.Debug("a backend was not told the log level of a session", "backend", m.Key, "error", err)
@@ -30,7 +30,7 @@ func (s *Server) SetLevel(ctx context.Context, c *Caller, level string) {
 
 // RootsChanged tells the instances of a session that the roots of its client have changed, as far as they may know them.
 func (s *Server) RootsChanged(ctx context.Context, session string) {
-	for _, m := range *s.now.Load() {
+	for _, m := range *s.mounted.Load() {
 		if m.Options.Roots.Forward {
 			if err := s.backends.Notify(ctx, m.Key, session, mcp.NotifyRootsListChanged, nil); err != nil {
 				s.log.Debug("a backend was not told that roots have changed", "backend", m.Key, "error", err)
@@ -39,9 +39,9 @@ func (s *Server) RootsChanged(ctx context.Context, session string) {
 	}
 }
 
-// Goes reports whether a session goes on with what another node, or an earlier process, has left of its instance of a backend. With an error nobody
+// InheritsInstance reports whether a session goes on with what another node, or an earlier process, has left of its instance of a backend. With an error nobody
 // knows yet.
-func Goes(ctx context.Context, s *Server, key string, c *Caller) (bool, error) {
+func InheritsInstance(ctx context.Context, s *Server, key string, c *Caller) (bool, error) {
 	return s.backends.Inherit(ctx, key, c.Caller)
 }
 

@@ -112,7 +112,7 @@ func (x *exchange) insistsOnTask(r *upstream.Response, out *Asked) bool {
 func (x *exchange) follow(ctx context.Context, on Following, answer upstream.Response) (upstream.Response, error) {
 	t, err := x.taskIn(on, &answer)
 	if err == nil && t != nil {
-		answer, err = t.follow(ctx, answer)
+		answer, err = t.awaitEnd(ctx, answer)
 	}
 	var f *upstream.Failure
 	if err == nil || ctx.Err() != nil || errors.As(err, &f) {
@@ -137,12 +137,12 @@ func (x *exchange) taskIn(on Following, answer *upstream.Response) (*backendTask
 		return nil, mcp.NewError(mcp.CodeInternalError, errTask.Error())
 	}
 	t := &backendTask{x: x, on: on, id: id, core: core, begun: codec.Field(raw, "status") == nil, answered: make(map[string]struct{})}
-	t.look(raw)
+	t.noteStatus(raw)
 	return t, nil
 }
 
-// which is what a later run needs to know of the task: an answer that is one, without its status.
-func (t *backendTask) which() []byte {
+// asAnswer is what a later run needs to know of the task: an answer that is one, without its status.
+func (t *backendTask) asAnswer() []byte {
 	if t.core {
 		return append(append([]byte(`{"task":`), t.params()...), '}')
 	}
@@ -152,8 +152,8 @@ func (t *backendTask) which() []byte {
 // params are those of a request that names the task.
 func (t *backendTask) params() []byte { return WithMember([]byte("{}"), "taskId", quoted(t.id)) }
 
-// look takes in when the task is to be looked at next, and what it says to people.
-func (t *backendTask) look(raw []byte) {
+// noteStatus takes in when the task is to be looked at next, and what it says to people.
+func (t *backendTask) noteStatus(raw []byte) {
 	member := "pollIntervalMs"
 	if t.core {
 		member = "pollInterval"
@@ -163,18 +163,18 @@ func (t *backendTask) look(raw []byte) {
 		t.pause = time.Duration(min(ms, float64(mostPoll.Milliseconds()))) * time.Millisecond
 	}
 	t.pause = min(max(t.pause, leastPoll), mostPoll)
-	t.x.say(raw)
+	t.x.passTaskMessage(raw)
 }
 
-// follow waits for the end of the task, of which answer says that there is one. Whoever does not wait any more has it cancelled.
-func (t *backendTask) follow(ctx context.Context, answer upstream.Response) (upstream.Response, error) {
-	t.on.Task(t.id, upstream.Response{Kind: answer.Kind, Result: t.which()})
+// awaitEnd waits for the end of the task, of which answer says that there is one. Whoever does not wait any more has it cancelled.
+func (t *backendTask) awaitEnd(ctx context.Context, answer upstream.Response) (upstream.Response, error) {
+	t.on.Task(t.id, upstream.Response{Kind: answer.Kind, Result: t.asAnswer()})
 	end, err := upstream.Response{}, error(nil)
 	if t.begun {
-		err = t.find(ctx)
+		err = t.checkExists(ctx)
 	}
 	if err == nil {
-		err = t.x.Task.Made(ctx, t.which())
+		err = t.x.Task.Made(ctx, t.asAnswer())
 	}
 	switch {
 	case err != nil:
@@ -193,9 +193,9 @@ func (t *backendTask) follow(ctx context.Context, answer upstream.Response) (ups
 	return end, err
 }
 
-// find looks whether the backend still has the task that an earlier run has begun.
-func (t *backendTask) find(ctx context.Context) error {
-	r, err := t.insist(ctx, mcp.MethodTasksGet, t.params())
+// checkExists looks whether the backend still has the task that an earlier run has begun.
+func (t *backendTask) checkExists(ctx context.Context) error {
+	r, err := t.askUntilAnswered(ctx, mcp.MethodTasksGet, t.params())
 	if err == nil && r.Kind == upstream.Refused {
 		return errTaskGone
 	}
@@ -234,8 +234,8 @@ func (t *backendTask) noteFailure(ctx context.Context, err error, failed *int) e
 	return nil
 }
 
-// insist asks the instance until it answers.
-func (t *backendTask) insist(ctx context.Context, method string, params []byte) (upstream.Response, error) {
+// askUntilAnswered asks the instance until it answers.
+func (t *backendTask) askUntilAnswered(ctx context.Context, method string, params []byte) (upstream.Response, error) {
 	for failed := 0; ; {
 		r, err := t.on.Ask(ctx, method, params)
 		if err == nil {
@@ -252,7 +252,7 @@ func (t *backendTask) insist(ctx context.Context, method string, params []byte) 
 
 // awaitResult waits for the result of a task of 2025-11-25. Its questions come meanwhile.
 func (t *backendTask) awaitResult(ctx context.Context) (upstream.Response, error) {
-	r, err := t.insist(ctx, mcp.MethodTasksResult, t.params())
+	r, err := t.askUntilAnswered(ctx, mcp.MethodTasksResult, t.params())
 	if err == nil && r.Kind == upstream.Complete {
 		r.Result = withoutTask(r.Result)
 	}
@@ -267,13 +267,13 @@ type inquiry struct {
 	err       error
 }
 
-// ask puts questions of the task to the client.
-func (t *backendTask) ask(questions []byte) *inquiry {
+// beginInquiry puts questions of the task to the client.
+func (t *backendTask) beginInquiry(questions []byte) *inquiry {
 	ctx, cancel := context.WithCancel(t.x.ctx)
 	q := &inquiry{withdraw: cancel, over: make(chan struct{})}
 	go func() {
 		defer close(q.over)
-		q.responses, q.err = t.x.input(ctx, questions, 0)
+		q.responses, q.err = t.x.gatherInput(ctx, questions, 0)
 	}()
 	return q
 }
@@ -326,7 +326,7 @@ func (t *backendTask) poll(ctx context.Context) (upstream.Response, error) {
 			t.over = true
 			return r, nil
 		}
-		t.look(r.Result)
+		t.noteStatus(r.Result)
 		status, _ := codec.Str(codec.Field(r.Result, "status"))
 		var end upstream.Response
 		if end, t.over, err = endOf(mcp.TaskStatus(status), r.Result); t.over {
@@ -348,7 +348,7 @@ func (t *backendTask) poll(ctx context.Context) (upstream.Response, error) {
 			t.x.hit(limits.BackendRounds.Row)
 			return r, mcp.NewError(mcp.CodeInternalError, errRounds.Error())
 		}
-		asking = t.ask(questions)
+		asking = t.beginInquiry(questions)
 	}
 }
 
@@ -390,7 +390,7 @@ func (t *backendTask) questionsIn(raw []byte) []byte {
 // update gives the backend answers to questions of its task.
 func (t *backendTask) update(ctx context.Context, responses []byte) error {
 	t.pause = leastPoll
-	r, err := t.insist(ctx, mcp.MethodTasksUpdate, WithMember(t.params(), "inputResponses", responses))
+	r, err := t.askUntilAnswered(ctx, mcp.MethodTasksUpdate, WithMember(t.params(), "inputResponses", responses))
 	if err == nil && r.Kind == upstream.Refused {
 		return errorOf(&r)
 	}

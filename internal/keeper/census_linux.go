@@ -91,8 +91,8 @@ const (
 	badgeStep  = 1 << 36
 )
 
-// newBadge gives this process, and so what it makes next, a badge that nobody has. A limit may always be lowered; by how much is left to chance, since a keeper below this one does the same.
-func newBadge() (uint64, error) {
+// setNewBadge gives this process, and so what it makes next, a badge that nobody has. A limit may always be lowered; by how much is left to chance, since a keeper below this one does the same.
+func setNewBadge() (uint64, error) {
 	var now unix.Rlimit
 	if err := unix.Prlimit(0, badgeLimit, nil, &now); err != nil {
 		return 0, err

@@ -14,7 +14,7 @@ func readProcess(int) (procEntry, bool) { return procEntry{}, false }
 
 func markOf(int) string { return "" }
 
-func newBadge() (uint64, error) { return 0, nil }
+func setNewBadge() (uint64, error) { return 0, nil }
 
 func badgeOf(int) uint64 { return 0 }
 

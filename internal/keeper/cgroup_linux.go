@@ -38,7 +38,7 @@ func (c *cgroups) make(want Confine, mark string) (*cgroup, error) {
 	if !want.Cgroup.on() {
 		return nil, nil
 	}
-	c.once.Do(c.open)
+	c.once.Do(c.findBase)
 	if c.err != nil {
 		return nil, c.err
 	}
@@ -87,8 +87,8 @@ func (c *Confine) cgroupBounds() (all []groupBound) {
 	return all
 }
 
-// open finds the group of this process.
-func (c *cgroups) open() {
+// findBase finds the group of this process.
+func (c *cgroups) findBase() {
 	if c.base, c.err = ownCgroup(); c.err != nil {
 		return
 	}

@@ -28,25 +28,25 @@ type child struct {
 	wait      syscall.WaitStatus
 	waitKnown bool
 
-	feeding  bool      // whether somebody writes to it
-	fed      int       // how much of the line that is being written has been
-	made     *launched // nil until it has started
-	in       handover
-	inTold   uint64 // the last number of in that the holder knows to be written
-	out      sentLines
-	words    complaints
-	ledger   ledger
-	stop     stopping
-	ending   bool   // whether a goroutine carries out stop
-	reason   string // why it is ended
-	draining bool   // whether its output is read whatever waits, because all of it has ended
-	forgot   bool   // whether nobody wants what it says any more
-	gone     bool
-	status   Status
+	feeding    bool      // whether somebody writes to it
+	fed        int       // how much of the line that is being written has been
+	made       *launched // nil until it has started
+	in         handover
+	inTold     uint64 // the last number of in that the holder knows to be written
+	out        sentLines
+	complaints complaints
+	ledger     ledger
+	stop       stopping
+	ending     bool   // whether a goroutine carries out stop
+	reason     string // why it is ended
+	draining   bool   // whether its output is read whatever waits, because all of it has ended
+	forgot     bool   // whether nobody wants what it says any more
+	gone       bool
+	status     Status
 
 	feedWake chan struct{} // there is a line to write
 	room     chan struct{} // there is room for its output
-	poke     chan struct{} // its end may be further
+	endWake  chan struct{} // its end may be further
 	closed   chan struct{} // its input is
 	outDone  chan struct{}
 	errDone  chan struct{}
@@ -56,7 +56,7 @@ func newChild(e *engine, handle uint64, token string, s Spec, mark string, now t
 	c := &child{engine: e, handle: handle, token: token, spec: s, mark: mark, began: now, starting: true}
 	c.family.mark = mark
 	c.stop.grace, c.stop.term = s.Grace, s.Term
-	c.feedWake, c.room, c.poke = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
+	c.feedWake, c.room, c.endWake = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
 	c.closed, c.outDone, c.errDone = make(chan struct{}), make(chan struct{}), make(chan struct{})
 	return c
 }
@@ -69,16 +69,16 @@ func wakeUp(c chan struct{}) {
 	}
 }
 
-// kept returns what others are told of the child.
-func (c *child) kept(holder *peer) Kept {
+// keptFor returns what others are told of the child.
+func (c *child) keptFor(holder *peer) Kept {
 	return Kept{
 		ID: c.spec.ID, Note: c.spec.Note, PID: c.family.root, Started: c.began, Held: c.holder != nil && c.holder == holder, Ending: c.stop.stage != stageRunning, Exited: c.gone,
 		Received: c.in.received.last, Written: c.in.written, Acked: c.out.acked, Last: c.out.last,
 	}
 }
 
-// feed writes the lines that come for a process into its pipe, until its input is closed. It waits in a write as long as the process does not read.
-func (c *child) feed() {
+// feedInput writes the lines that come for a process into its pipe, until its input is closed. It waits in a write as long as the process does not read.
+func (c *child) feedInput() {
 	for {
 		text, shut := c.nextLine()
 		switch {
@@ -127,7 +127,7 @@ func (c *child) nextLine() (text []byte, shut bool) {
 	if c.feeding {
 		return nil, false
 	}
-	line, ok := c.in.begin()
+	line, ok := c.in.beginLine()
 	if !ok {
 		return nil, false
 	}
@@ -143,10 +143,10 @@ func (c *child) lineWritten(n int, err error) {
 	c.feeding = false
 	c.fed += n
 	all := c.fed > len(c.in.queue[0])
-	c.in.end(c.fed > 0, all)
+	c.in.endLine(c.fed > 0, all)
 	if all {
 		c.fed = 0
-		c.offer(false)
+		c.scheduleSend(false)
 	}
 	if len(c.in.queue) > 0 {
 		wakeUp(c.feedWake)
@@ -180,7 +180,7 @@ func (c *child) readOutput() {
 		if err = readPiece(raw, take); err != nil {
 			break
 		}
-		c.flush()
+		c.flushOutput()
 	}
 	if tooLong != nil {
 		e.mu.Lock()
@@ -197,7 +197,7 @@ func (c *child) readOutput() {
 		c.addLine(rest)
 	}
 	e.mu.Unlock()
-	c.flush()
+	c.flushOutput()
 }
 
 // addLine numbers a line of a process.
@@ -209,8 +209,8 @@ func (c *child) addLine(line []byte) {
 	c.enqueue()
 }
 
-// flush has what a child has written told to its holder.
-func (c *child) flush() {
+// flushOutput has what a child has written told to its holder.
+func (c *child) flushOutput() {
 	e := c.engine
 	e.mu.Lock()
 	var w *wire
@@ -219,7 +219,7 @@ func (c *child) flush() {
 	}
 	e.mu.Unlock()
 	if w != nil {
-		w.try()
+		w.tryWrite()
 	}
 }
 
@@ -246,8 +246,8 @@ func (c *child) readStderr() {
 	take := func(piece []byte) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		if c.words.write(piece, time.Now(), c.holder != nil) {
-			c.offer(true)
+		if c.complaints.write(piece, time.Now(), c.holder != nil) {
+			c.scheduleSend(true)
 		}
 	}
 	for err == nil {
@@ -258,18 +258,18 @@ func (c *child) readStderr() {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if len(c.words.part) > 0 {
-		c.words.finish(time.Now(), c.holder != nil)
+	if len(c.complaints.part) > 0 {
+		c.complaints.finishLine(time.Now(), c.holder != nil)
 	}
 }
 
-// badge has the next process of a keeper have a badge. Another program's limits are its own.
-func (c *child) badge() {
+// prepareBadge has the next process of a keeper have a badge. Another program's limits are its own.
+func (c *child) prepareBadge() {
 	e := c.engine
 	if e.forest.keeper == 0 {
 		return
 	}
-	badge, err := newBadge()
+	badge, err := setNewBadge()
 	if err != nil {
 		e.log.Warn("a descendant may be lost that leaves its parents, its session and its environment", "id", c.spec.ID, "why", err)
 	}
@@ -278,16 +278,16 @@ func (c *child) badge() {
 	c.family.badge = badge
 }
 
-// offer says that the holder of a child may have something to be told: now, or when there is more. The caller holds e.mu.
-func (c *child) offer(now bool) {
+// scheduleSend says that the holder of a child may have something to be told: now, or when there is more. The caller holds e.mu.
+func (c *child) scheduleSend(now bool) {
 	if c.holder == nil {
 		return
 	}
 	c.enqueue()
 	if now {
-		c.holder.wire.now()
+		c.holder.wire.wakeWriter()
 	} else {
-		c.holder.wire.soon()
+		c.holder.wire.scheduleWrite()
 	}
 }
 
@@ -308,5 +308,5 @@ func (c *child) group() *cgroup {
 
 // tellExit tells the holder how a child ended. Lines of it may follow.
 func (c *child) tellExit() {
-	c.holder.control(kindExited, exited{c.handle, c.status})
+	c.holder.sendControl(kindExited, exited{c.handle, c.status})
 }

@@ -96,7 +96,7 @@ func newClient(ctx context.Context, o Options, conn net.Conn, redial func(contex
 		o.Log = slog.Default()
 	}
 	c := &Client{options: o, redial: redial, token: newToken(), ended: make(chan struct{}), requests: map[uint64]*request{}, processes: map[uint64]*Process{}, recalled: map[uint64]map[string][]byte{}}
-	r, err := c.greet(ctx, conn)
+	r, err := c.greetKeeper(ctx, conn)
 	if err != nil {
 		_ = conn.Close()
 		return nil, err
@@ -108,8 +108,8 @@ func newClient(ctx context.Context, o Options, conn net.Conn, redial func(contex
 	return c, nil
 }
 
-// greet agrees on a version.
-func (c *Client) greet(ctx context.Context, conn net.Conn) (*bufio.Reader, error) {
+// greetKeeper agrees on a version.
+func (c *Client) greetKeeper(ctx context.Context, conn net.Conn) (*bufio.Reader, error) {
 	until, ok := ctx.Deadline()
 	if most := time.Now().Add(helloTime); !ok || until.After(most) {
 		until = most
@@ -169,7 +169,7 @@ func (c *Client) run(ctx context.Context, conn net.Conn, r *bufio.Reader) {
 	defer close(c.ended)
 	for {
 		begun := time.Now()
-		err := c.exchange(ctx, conn, r)
+		err := c.runConnection(ctx, conn, r)
 		if c.broken++; time.Since(begun) > time.Second {
 			c.broken = 0
 		}
@@ -185,8 +185,8 @@ func (c *Client) run(ctx context.Context, conn net.Conn, r *bufio.Reader) {
 	}
 }
 
-// exchange speaks over one connection until it ends, and returns why.
-func (c *Client) exchange(ctx context.Context, conn net.Conn, r *bufio.Reader) error {
+// runConnection speaks over one connection until it ends, and returns why.
+func (c *Client) runConnection(ctx context.Context, conn net.Conn, r *bufio.Reader) error {
 	unwatch := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer unwatch()
 	c.mu.Lock()
@@ -195,14 +195,14 @@ func (c *Client) exchange(ctx context.Context, conn net.Conn, r *bufio.Reader) e
 	written := make(chan struct{})
 	go func() {
 		defer close(written)
-		_ = w.write()
+		_ = w.runWriter()
 		_ = conn.Close()
 	}()
 	var err error
 	for err == nil {
 		var f frame
 		if f, err = readFrame(r); err == nil {
-			err = c.handle(f)
+			err = c.handleFrame(f)
 		}
 	}
 	c.mu.Lock()
@@ -231,7 +231,7 @@ func (c *Client) connectAgain(ctx context.Context, why error) (net.Conn, *bufio.
 		conn, err := c.redial(ctx)
 		var r *bufio.Reader
 		if err == nil {
-			if r, err = c.greet(ctx, conn); err == nil {
+			if r, err = c.greetKeeper(ctx, conn); err == nil {
 				c.resume(conn)
 				return conn, r, nil
 			}
@@ -263,7 +263,7 @@ func (c *Client) resume(conn net.Conn) {
 	}
 	for _, number := range slices.Sorted(maps.Keys(c.requests)) {
 		if r := c.requests[number]; !r.silent {
-			c.control(r.kind, r.body)
+			c.sendControl(r.kind, r.body)
 		}
 	}
 }
@@ -274,8 +274,8 @@ func (c *Client) newWire(conn net.Conn) *wire {
 	return w
 }
 
-// recall returns what the keeper has told that is remembered of a process, once. The caller holds c.mu.
-func (c *Client) recall(handle uint64) map[string][]byte {
+// takeRecalled returns what the keeper has told that is remembered of a process, once. The caller holds c.mu.
+func (c *Client) takeRecalled(handle uint64) map[string][]byte {
 	texts := c.recalled[handle]
 	delete(c.recalled, handle)
 	return texts
@@ -297,7 +297,7 @@ func (c *Client) ask(ctx context.Context, k kind, body func(number uint64) any, 
 		return err
 	}
 	c.requests[number] = r
-	c.control(k, r.body)
+	c.sendControl(k, r.body)
 	c.mu.Unlock()
 	select {
 	case err := <-r.done:
@@ -317,22 +317,22 @@ func (c *Client) ask(ctx context.Context, k kind, body func(number uint64) any, 
 	}
 }
 
-// handle takes one frame. An error ends the connection.
-func (c *Client) handle(f frame) error {
+// handleFrame takes one frame. An error ends the connection.
+func (c *Client) handleFrame(f frame) error {
 	c.mu.Lock()
 	switch f.kind {
 	case kindLine:
 		defer c.mu.Unlock()
 		handle, number, text, err := readPlace(f.body)
 		if p := c.processes[handle]; err == nil && p != nil && p.attached {
-			err = p.arrive(number, text)
+			err = p.acceptLine(number, text)
 		}
 		return err
 	case kindAck:
 		defer c.mu.Unlock()
 		handle, number, _, err := readPlace(f.body)
 		if p := c.processes[handle]; err == nil && p != nil && p.attached {
-			err = p.acknowledged(number)
+			err = p.markHandedOver(number)
 		}
 		return err
 	case kindRecall: // before the process is adopted
@@ -359,7 +359,7 @@ func (c *Client) handle(f frame) error {
 	case kindExited:
 		v, err := decode[exited](f)
 		if p := c.processes[v.Handle]; err == nil && p != nil {
-			p.end(&v.Status, nil)
+			p.recordEnd(&v.Status, nil)
 		}
 		return err
 	case kindReplaced:
@@ -409,7 +409,7 @@ func (c *Client) gather(w *wire, b *batch) {
 		return
 	}
 	if len(c.frames) > 0 {
-		b.control(c.frames)
+		b.addFrames(c.frames)
 		c.frames = nil
 	}
 	for n := len(c.ready); n > 0 && !b.full(); n-- {
@@ -441,7 +441,7 @@ func (c *Client) fail(err error) {
 	}
 	clear(c.requests)
 	for _, p := range c.processes {
-		p.end(nil, err)
+		p.recordEnd(nil, err)
 	}
 }
 
@@ -498,8 +498,8 @@ func (c *Client) Close() error {
 // List returns the processes of the keeper.
 func (c *Client) List(ctx context.Context) ([]Kept, error) { return c.list(ctx, false) }
 
-// Measure is [Client.List] with the memory of each process, for which the keeper looks at all processes of the system.
-func (c *Client) Measure(ctx context.Context) ([]Kept, error) { return c.list(ctx, true) }
+// ListWithMemory is [Client.List] with the memory of each process, for which the keeper looks at all processes of the system.
+func (c *Client) ListWithMemory(ctx context.Context) ([]Kept, error) { return c.list(ctx, true) }
 
 func (c *Client) list(ctx context.Context, memory bool) ([]Kept, error) {
 	var all []Kept
@@ -523,7 +523,7 @@ func (c *Client) newProcess(id, note string, handle uint64, pid int, unenforced 
 
 // Start starts a process. If the context ends first, a process that is started nevertheless is ended again.
 func (c *Client) Start(ctx context.Context, s Spec) (*Process, error) {
-	if err := s.check(); err != nil {
+	if err := s.checkAndFill(); err != nil {
 		return nil, err
 	}
 	var p *Process
@@ -537,7 +537,7 @@ func (c *Client) Start(ctx context.Context, s Spec) (*Process, error) {
 	}, func(f frame) error {
 		v, err := decode[started](f)
 		if err == nil {
-			c.control(kindForget, forget{v.Handle})
+			c.sendControl(kindForget, forget{v.Handle})
 		}
 		return err
 	})
@@ -562,19 +562,19 @@ func (c *Client) Adopt(ctx context.Context, id string, have uint64) (*Process, e
 		p.out.inherit(v.Kept.Received, v.Pending)
 		p.in.last = max(have, v.Kept.Acked)
 		p.acked, p.ackTold = p.in.last, v.Kept.Acked
-		for name, text := range c.recall(v.Handle) {
+		for name, text := range c.takeRecalled(v.Handle) {
 			_ = p.ledger.remember(name, text) // the keeper had room for all of it
 		}
-		c.offer(p, false)
+		c.scheduleSend(p, false)
 		if v.Status != nil {
-			p.end(v.Status, nil)
+			p.recordEnd(v.Status, nil)
 		}
 		return nil
 	}, func(f frame) error { // it is held by this connection, where nobody knows of it
 		v, err := decode[adopted](f)
 		if err == nil && c.processes[v.Handle] == nil {
-			c.recall(v.Handle)
-			c.control(kindForget, forget{v.Handle})
+			c.takeRecalled(v.Handle)
+			c.sendControl(kindForget, forget{v.Handle})
 		}
 		return err
 	})
@@ -595,11 +595,11 @@ func (c *Client) adoptAgain(p *Process) {
 			err = p.out.resume(v.Kept.Received)
 		}
 		if err != nil {
-			p.end(nil, err)
+			p.recordEnd(nil, err)
 			return err
 		}
 		p.attached = true
-		for name := range c.recall(p.handle) {
+		for name := range c.takeRecalled(p.handle) {
 			if p.ledger.texts[name] == nil { // it was forgotten meanwhile
 				c.remember(p.handle, name, nil)
 			}
@@ -608,14 +608,14 @@ func (c *Client) adoptAgain(p *Process) {
 			c.remember(p.handle, name, p.ledger.texts[name])
 		}
 		p.ackTold = v.Kept.Acked
-		_ = p.acknowledged(v.Kept.Written) // which is at most what it has
-		c.offer(p, true)
+		_ = p.markHandedOver(v.Kept.Written) // which is at most what it has
+		c.scheduleSend(p, true)
 		if v.Status != nil {
-			p.end(v.Status, nil)
+			p.recordEnd(v.Status, nil)
 		}
 		return nil
 	}
-	r.refuse = func(err error) { p.end(nil, err) }
+	r.refuse = func(err error) { p.recordEnd(nil, err) }
 	c.requests[c.last] = r
-	c.control(kindAdopt, body)
+	c.sendControl(kindAdopt, body)
 }

@@ -47,14 +47,14 @@ func (c *complaints) write(piece []byte, now time.Time, relayed bool) bool {
 		if i < 0 {
 			break
 		}
-		c.finish(now, relayed)
+		c.finishLine(now, relayed)
 		piece = piece[i+1:]
 	}
 	return len(c.queue) > before
 }
 
-// finish ends the line that has begun.
-func (c *complaints) finish(now time.Time, relayed bool) {
+// finishLine ends the line that has begun.
+func (c *complaints) finishLine(now time.Time, relayed bool) {
 	text := bytes.TrimSuffix(c.part, []byte("\r"))
 	c.part, c.cut = nil, false
 	if len(text) == 0 {
@@ -79,8 +79,8 @@ func (c *complaints) finish(now time.Time, relayed bool) {
 	c.dropped = 0
 }
 
-// take returns the next line to relay.
-func (c *complaints) take() (complaint, bool) {
+// takeNext returns the next line to relay.
+func (c *complaints) takeNext() (complaint, bool) {
 	if len(c.queue) == 0 {
 		c.queue = nil
 		return complaint{}, false
@@ -90,8 +90,8 @@ func (c *complaints) take() (complaint, bool) {
 	return next, true
 }
 
-// last returns the last lines, the oldest first.
-func (c *complaints) last() []string {
+// lastLines returns the last lines, the oldest first.
+func (c *complaints) lastLines() []string {
 	var all []string
 	for _, text := range c.tail {
 		all = append(all, string(text))

@@ -27,8 +27,8 @@ var errNoShim = errors.New("the program has no command for it (host.Main is not 
 // selfPath is the program that runs here, also after its file was replaced.
 func selfPath() string { return "/proc/self/exe" }
 
-// dropPrivileges keeps the calling thread, and all that it starts, from gaining privileges.
-func dropPrivileges() error {
+// setNoNewPrivs keeps the calling thread, and all that it starts, from gaining privileges.
+func setNoNewPrivs() error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("prctl(PR_SET_NO_NEW_PRIVS): %w", err)
 	}
@@ -138,7 +138,7 @@ func runShim() int {
 		return fail(false, err)
 	}
 	if c := order.Confine; c.Files.on() {
-		err := errors.Join(dropPrivileges(), restrictFiles(c.Files, c.Paths, order.Path))
+		err := errors.Join(setNoNewPrivs(), restrictFiles(c.Files, c.Paths, order.Path))
 		if err != nil && c.Files == Require {
 			return fail(true, fmt.Errorf("files: %w", err))
 		} else if err != nil {

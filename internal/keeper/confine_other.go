@@ -22,7 +22,7 @@ func selfPath() string {
 
 func shimFailure([]string) error { return errNoConfinement }
 
-func dropPrivileges() error { return errNoConfinement }
+func setNoNewPrivs() error { return errNoConfinement }
 
 func dropCores() error { return syscall.Setrlimit(syscall.RLIMIT_CORE, &syscall.Rlimit{}) }
 

@@ -17,14 +17,14 @@ type ward struct {
 
 // custody decides for whom processes are kept. One connection owns the keeper, the newest; each process is held by it, or is kept for a while until somebody adopts it.
 type custody struct {
-	keep  time.Duration // how long a process is kept that nobody holds
-	stay  bool          // whether the keeper itself stays without anybody
-	last  uint64        // the number of the newest connection
-	whose string        // the client that has made it
-	tries uint64        // how many that client had made until then, 0 if it has not said so
-	owner uint64        // the connection that owns the keeper, 0 for none
-	until time.Time     // when the keeper ends without an owner and processes: for how long it waits for the first one
-	wards map[uint64]ward
+	keep       time.Duration // how long a process is kept that nobody holds
+	stay       bool          // whether the keeper itself stays without anybody
+	last       uint64        // the number of the newest connection
+	lastClient string        // the client that has made it
+	tries      uint64        // how many that client had made until then, 0 if it has not said so
+	owner      uint64        // the connection that owns the keeper, 0 for none
+	until      time.Time     // when the keeper ends without an owner and processes: for how long it waits for the first one
+	wards      map[uint64]ward
 }
 
 func newCustody(keep time.Duration, stay bool, now time.Time) custody {
@@ -35,10 +35,10 @@ func newCustody(keep time.Duration, stay bool, now time.Time) custody {
 // replaced may have been lost with its connection, and the two would take the keeper from each other for ever. Nor does a connection that the client has
 // given up for a newer one, and that was read after that. tries counts them.
 func (c *custody) connect(client string, tries uint64, again bool, now time.Time) (number, replaced uint64, err error) {
-	if again && (client != c.whose || tries != 0 && tries <= c.tries) {
+	if again && (client != c.lastClient || tries != 0 && tries <= c.tries) {
 		return 0, 0, errNotOwner
 	}
-	replaced, c.whose, c.tries = c.owner, client, tries
+	replaced, c.lastClient, c.tries = c.owner, client, tries
 	c.leave(c.owner, c.keep, now)
 	c.last++
 	c.owner, c.until = c.last, now
@@ -88,8 +88,8 @@ func (c *custody) abandon(handle uint64, now time.Time) {
 // drop forgets a process that is gone.
 func (c *custody) drop(handle uint64) { delete(c.wards, handle) }
 
-// due returns the processes whose time is over, each once, and whether the keeper's own is: nobody has it, it has nothing, and somebody has had it, or comes no more.
-func (c *custody) due(now time.Time) (over []uint64, end bool) {
+// takeExpired returns the processes whose time is over, each once, and whether the keeper's own is: nobody has it, it has nothing, and somebody has had it, or comes no more.
+func (c *custody) takeExpired(now time.Time) (over []uint64, end bool) {
 	for handle, w := range c.wards {
 		if !w.held && !w.until.IsZero() && !now.Before(w.until) {
 			c.wards[handle] = ward{}
@@ -100,8 +100,8 @@ func (c *custody) due(now time.Time) (over []uint64, end bool) {
 	return over, c.owner == 0 && !c.stay && !now.Before(c.until) && len(c.wards) == 0
 }
 
-// next returns when due has to be asked again at the latest, if time alone changes its answer.
-func (c *custody) next() (time.Time, bool) {
+// nextExpiry returns when due has to be asked again at the latest, if time alone changes its answer.
+func (c *custody) nextExpiry() (time.Time, bool) {
 	var at time.Time
 	for _, w := range c.wards {
 		if !w.held && !w.until.IsZero() && (at.IsZero() || w.until.Before(at)) {

@@ -22,7 +22,7 @@ import (
 func TestEmbedded(t *testing.T) {
 	t.Parallel()
 	boot := newToken()
-	c, err := Embedded(t.Context(), Options{Log: quiet()}, boot, nil)
+	c, err := StartEmbedded(t.Context(), Options{Log: quiet()}, boot, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +154,7 @@ func TestEmbeddedKilled(t *testing.T) {
 // embedAndWait has a child that ends by nothing but SIGKILL, and waits until it is killed itself.
 func embedAndWait(boot string) int {
 	ctx := context.Background()
-	c, err := Embedded(ctx, Options{Log: quiet()}, boot, nil)
+	c, err := StartEmbedded(ctx, Options{Log: quiet()}, boot, nil)
 	if err != nil {
 		return 1
 	}

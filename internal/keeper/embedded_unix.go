@@ -9,12 +9,12 @@ import (
 	"net"
 )
 
-// Embedded has the processes of this process itself, without a keeper: for programs that cannot start one. shim is the command of this program that calls [Main], if it has one; without it files and limits
+// StartEmbedded has the processes of this process itself, without a keeper: for programs that cannot start one. shim is the command of this program that calls [Main], if it has one; without it files and limits
 // cannot be confined.
 //
 // What is lost: its processes end with this one (on Linux, by the system; elsewhere by the end of their input alone), and nobody can adopt them. Descendants that leave
 // their session and their parents and change their environment are not found. Those that become orphans are reaped by whoever is the parent of orphans on the machine.
-func Embedded(ctx context.Context, o Options, boot string, shim []string) (*Client, error) {
+func StartEmbedded(ctx context.Context, o Options, boot string, shim []string) (*Client, error) {
 	if err := checkBoot(boot); err != nil {
 		return nil, err
 	}

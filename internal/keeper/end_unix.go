@@ -13,7 +13,7 @@ const drainTime = 100 * time.Millisecond
 
 // beginEnd ends a child and its descendants. The caller holds e.mu.
 func (c *child) beginEnd(reason string) {
-	if c.stop.ask(time.Now()) {
+	if c.stop.beginEnd(time.Now()) {
 		c.reason = reason
 	}
 	c.carryOutEnd()
@@ -21,15 +21,15 @@ func (c *child) beginEnd(reason string) {
 
 // carryOutEnd starts the goroutine that ends a child, unless its start is not over: that does it then. The caller holds e.mu.
 func (c *child) carryOutEnd() {
-	wakeUp(c.poke)
+	wakeUp(c.endWake)
 	if !c.starting && !c.ending {
 		c.ending = true
-		go c.end()
+		go c.endFamily()
 	}
 }
 
-// end does what the child's stopping says until nobody is left.
-func (c *child) end() {
+// endFamily does what the child's stopping says until nobody is left.
+func (c *child) endFamily() {
 	e := c.engine
 	begun := time.Now()
 	warned := false
@@ -39,7 +39,7 @@ func (c *child) end() {
 		ask := c.stop.closed && (c.stop.exited || c.stop.stage == stageKilling)
 		e.mu.Unlock()
 		if ask {
-			left = len(c.members())
+			left = len(c.listMembers())
 			if !c.group().empty() {
 				left++
 			}
@@ -69,17 +69,17 @@ func (c *child) end() {
 			t := time.NewTimer(wait)
 			select {
 			case <-t.C:
-			case <-c.poke:
+			case <-c.endWake:
 			}
 			t.Stop()
 		}
 	}
 }
 
-// members returns who of a child's family lives, as the system lists it from now on. Where it lists nobody, the group stands for all.
-func (c *child) members() []procEntry {
+// listMembers returns who of a child's family lives, as the system lists it from now on. Where it lists nobody, the group stands for all.
+func (c *child) listMembers() []procEntry {
 	e := c.engine
-	census := e.listAll()
+	census := e.takeCensus()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if census.failure != nil {
@@ -107,7 +107,7 @@ func (c *child) terminate() {
 	}
 	e.mu.Unlock()
 	if reaped {
-		for _, p := range c.members() {
+		for _, p := range c.listMembers() {
 			if p.group == c.family.root {
 				_ = signalProcess(p, syscall.SIGTERM)
 			}
@@ -124,7 +124,7 @@ func (c *child) kill() {
 		_ = syscall.Kill(-c.family.root, syscall.SIGKILL)
 	}
 	e.mu.Unlock()
-	for _, p := range c.members() {
+	for _, p := range c.listMembers() {
 		if p.start == 0 {
 			_ = syscall.Kill(-p.group, syscall.SIGKILL) // there is no list
 			continue
@@ -152,7 +152,7 @@ func (c *child) finish() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	c.gone = true
-	c.status = Status{Code: c.wait.ExitStatus(), Unknown: !c.waitKnown, Reason: c.reason, Stderr: c.words.last(), Last: c.out.last, Begun: c.in.begun, Written: c.in.written}
+	c.status = Status{Code: c.wait.ExitStatus(), Unknown: !c.waitKnown, Reason: c.reason, Stderr: c.complaints.lastLines(), Last: c.out.last, Begun: c.in.begun, Written: c.in.written}
 	if c.waitKnown && c.wait.Signaled() {
 		c.status.Signal = c.wait.Signal().String()
 	}
@@ -167,7 +167,7 @@ func (c *child) finish() {
 	case c.holder != nil:
 		c.tellExit()
 	}
-	wakeUp(e.poke)
+	wakeUp(e.runWake)
 }
 
 // newMark returns the mark of a child.

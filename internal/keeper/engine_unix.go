@@ -23,10 +23,10 @@ type engine struct {
 	boot     string
 	release  string
 	life     string // what no other engine has
-	alone    bool   // whether it is a keeper: all that this process can wait for is its own
+	isKeeper bool   // whether it is a keeper: all that this process can wait for is its own
 	forest   forest
 	launcher *launcher
-	poke     chan struct{} // what run waits for may have changed
+	runWake  chan struct{} // what run waits for may have changed
 
 	mu         sync.Mutex
 	custody    custody
@@ -41,7 +41,7 @@ type engine struct {
 
 // newEngine returns an engine that must be run. keep is how long it keeps what nobody holds; stay has it stay with nothing and nobody; keeper says whether this process is a keeper.
 func newEngine(log *slog.Logger, boot, release string, keep time.Duration, stay, keeper bool, shim []string) *engine {
-	e := &engine{log: log, boot: boot, release: release, life: newToken(), alone: keeper, poke: make(chan struct{}, 1), kept: map[uint64]*child{}, byID: map[string]*child{}, byPID: map[int]*child{}}
+	e := &engine{log: log, boot: boot, release: release, life: newToken(), isKeeper: keeper, runWake: make(chan struct{}, 1), kept: map[uint64]*child{}, byID: map[string]*child{}, byPID: map[int]*child{}}
 	e.custody = newCustody(keep, stay, time.Now())
 	if keeper {
 		if err := becomeSubreaper(); err == nil {
@@ -86,7 +86,7 @@ func (e *engine) run(ctx context.Context) {
 		t := time.NewTimer(wait)
 		select {
 		case <-t.C:
-		case <-e.poke:
+		case <-e.runWake:
 		case <-done:
 			done = nil
 			e.endAll(keeperEnds)
@@ -100,13 +100,13 @@ func (e *engine) judgeCustody() (time.Duration, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := time.Now()
-	handles, over := e.custody.due(now)
+	handles, over := e.custody.takeExpired(now)
 	for _, handle := range handles {
 		c := e.kept[handle]
 		if c == nil {
 			continue
 		}
-		if e.forget(c); !c.gone {
+		if e.forgetOutput(c); !c.gone {
 			c.beginEnd("nobody has adopted it")
 		}
 	}
@@ -118,7 +118,7 @@ func (e *engine) judgeCustody() (time.Duration, bool) {
 	}
 	e.over = over
 	wait := longWait
-	if at, ok := e.custody.next(); ok {
+	if at, ok := e.custody.nextExpiry(); ok {
 		wait = max(0, at.Sub(now))
 	}
 	return wait, over
@@ -134,11 +134,11 @@ func (e *engine) endAll(reason string) {
 			c.beginEnd(reason)
 		}
 	}
-	wakeUp(e.poke)
+	wakeUp(e.runWake)
 }
 
-// forget drops what a child says from now on, and the child itself if it is gone. The caller holds e.mu.
-func (e *engine) forget(c *child) {
+// forgetOutput drops what a child says from now on, and the child itself if it is gone. The caller holds e.mu.
+func (e *engine) forgetOutput(c *child) {
 	c.forgot = true
 	c.out = sentLines{acked: c.out.last, last: c.out.last, sent: c.out.last}
 	wakeUp(c.room)
@@ -149,8 +149,8 @@ func (e *engine) forget(c *child) {
 
 // reap waits for all that has ended. A keeper is the parent of orphans, too; elsewhere somebody else may wait for other processes, and only children are asked for.
 func (e *engine) reap() {
-	e.forest.while(func() {
-		if e.alone {
+	e.forest.withForkingLock(func() {
+		if e.isKeeper {
 			for {
 				var wait syscall.WaitStatus
 				pid, err := syscall.Wait4(-1, &wait, syscall.WNOHANG, nil)
@@ -160,7 +160,7 @@ func (e *engine) reap() {
 				if err != nil || pid <= 0 {
 					return
 				}
-				e.reaped(pid, wait, true)
+				e.markReaped(pid, wait, true)
 			}
 		}
 		e.mu.Lock()
@@ -173,7 +173,7 @@ func (e *engine) reap() {
 			var wait syscall.WaitStatus
 			got, err := syscall.Wait4(pid, &wait, syscall.WNOHANG, nil)
 			if got == pid || errors.Is(err, syscall.ECHILD) { // or somebody else was faster
-				e.reaped(pid, wait, got == pid)
+				e.markReaped(pid, wait, got == pid)
 			}
 		}
 	})
@@ -182,8 +182,8 @@ func (e *engine) reap() {
 // start starts a child, and tells who has asked for it.
 func (e *engine) start(c *child) {
 	forking := func(fork func()) {
-		e.forest.while(func() {
-			c.badge()
+		e.forest.withForkingLock(func() {
+			c.prepareBadge()
 			fork()
 		})
 	}
@@ -200,16 +200,16 @@ func (e *engine) start(c *child) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	c.made, c.starting = made, false
-	go c.feed()
+	go c.feedInput()
 	go c.readOutput()
 	go c.readStderr()
 	e.log.Info("process started", "id", c.spec.ID, "pid", c.family.root, "unenforced", made.unenforced)
 	if p := c.asker; p != nil && p == e.peer {
-		e.hand(c, p)
-		p.control(kindStarted, started{c.request, c.handle, c.family.root, made.unenforced})
+		e.attachChild(c, p)
+		p.sendControl(kindStarted, started{c.request, c.handle, c.family.root, made.unenforced})
 	} else {
 		e.custody.abandon(c.handle, time.Now())
-		wakeUp(e.poke)
+		wakeUp(e.runWake)
 	}
 	c.asker = nil
 	if e.ending {
@@ -225,11 +225,11 @@ func (e *engine) failStart(c *child, made *launched, err error) {
 	begun := c.family.root != 0
 	if begun {
 		c.stop.grace, c.stop.term = 0, 0
-		c.stop.ask(time.Now())
+		c.stop.beginEnd(time.Now())
 	}
 	e.mu.Unlock()
 	if begun {
-		c.end()
+		c.endFamily()
 		made.group.remove()
 	}
 	e.mu.Lock()
@@ -241,19 +241,19 @@ func (e *engine) failStart(c *child, made *launched, err error) {
 	e.remove(c)
 }
 
-// hand gives a child to a peer, which has all lines that it has not acknowledged. The caller holds e.mu.
-func (e *engine) hand(c *child, p *peer) {
+// attachChild gives a child to a peer, which has all lines that it has not acknowledged. The caller holds e.mu.
+func (e *engine) attachChild(c *child, p *peer) {
 	if e.custody.hold(p.number, c.handle) == nil {
 		c.holder = p
 		c.queued = false
 		c.inTold = 0
-		c.offer(true)
+		c.scheduleSend(true)
 	}
 }
 
-// listAll lists the processes of the system, as they are from now on.
-func (e *engine) listAll() *census {
-	return e.forest.list(time.Now(), func() map[int]bool {
+// takeCensus lists the processes of the system, as they are from now on.
+func (e *engine) takeCensus() *census {
+	return e.forest.takeCensus(time.Now(), func() map[int]bool {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		roots := map[int]bool{}
@@ -285,8 +285,8 @@ func (e *engine) judge(c *census) map[*family][]procEntry {
 	return found
 }
 
-// reaped says that a process has ended. It is a child, or an orphan that came to this process. The caller holds forest.forking.
-func (e *engine) reaped(pid int, wait syscall.WaitStatus, known bool) {
+// markReaped says that a process has ended. It is a child, or an orphan that came to this process. The caller holds forest.forking.
+func (e *engine) markReaped(pid int, wait syscall.WaitStatus, known bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	c := e.byPID[pid]
@@ -296,7 +296,7 @@ func (e *engine) reaped(pid int, wait syscall.WaitStatus, known bool) {
 	delete(e.byPID, pid)
 	c.family.reaped = true
 	c.wait, c.waitKnown = wait, known
-	c.stop.reap(time.Now())
+	c.stop.markExited(time.Now())
 	c.carryOutEnd()
 }
 
@@ -306,7 +306,7 @@ func (e *engine) remove(c *child) {
 	delete(e.byID, c.spec.ID)
 	e.custody.drop(c.handle)
 	c.holder = nil
-	wakeUp(e.poke)
+	wakeUp(e.runWake)
 }
 
 // hangUp closes the connection after all that it is to be told.
@@ -332,15 +332,15 @@ func (e *engine) beginStart(p *peer, v start) error {
 			if err := c.out.resume(0); err != nil {
 				return err
 			}
-			p.control(kindStarted, started{v.Request, c.handle, c.family.root, c.made.unenforced})
-			e.hand(c, p)
+			p.sendControl(kindStarted, started{v.Request, c.handle, c.family.root, c.made.unenforced})
+			e.attachChild(c, p)
 			if c.gone {
 				c.tellExit()
 			}
 		}
 		return nil
 	}
-	switch err := v.Spec.check(); {
+	switch err := v.Spec.checkAndFill(); {
 	case err != nil:
 		return err
 	case e.ending:
@@ -377,10 +377,10 @@ func (e *engine) adopt(p *peer, v adopt) error {
 	for _, name := range c.ledger.names() {
 		p.frames = appendText(p.frames, kindRecall, c.handle, name, c.ledger.texts[name])
 	}
-	e.hand(c, p)
-	if a.Kept = c.kept(p); c.gone {
+	e.attachChild(c, p)
+	if a.Kept = c.keptFor(p); c.gone {
 		a.Status = &c.status
 	}
-	p.control(kindAdopted, a)
+	p.sendControl(kindAdopted, a)
 	return nil
 }

@@ -104,9 +104,9 @@ func attribute(all map[int]procEntry, keeper int, families []*family, origins ma
 	return found
 }
 
-// descends reports whether a process is below a keeper, or may be. read says what the system tells of a process. Whoever loses its parent meanwhile has the keeper as the next one, and it begins again. Where
+// descendsFrom reports whether a process is below a keeper, or may be. read says what the system tells of a process. Whoever loses its parent meanwhile has the keeper as the next one, and it begins again. Where
 // the system hides the process or one of those above it, as it may if they are in another user namespace or have it so, badged says whether it has a badge, as all have that a keeper has started.
-func descends(pid, keeper int, read func(pid int) (procEntry, bool), badged func(pid int) bool) bool {
+func descendsFrom(pid, keeper int, read func(pid int) (procEntry, bool), badged func(pid int) bool) bool {
 	child := 0
 	for at := pid; at > 1; {
 		if at == keeper {

@@ -14,9 +14,9 @@ import (
 // FuzzFrames reads anything as frames: what is read is written again as it came, and nothing takes more memory than it has bytes, times eight.
 func FuzzFrames(f *testing.F) {
 	var b batch
-	b.line(7, 3, []byte("text"))
-	b.ack(7, 3)
-	b.complaint(7, complaint{[]byte("no"), 2})
+	b.addLine(7, 3, []byte("text"))
+	b.addAck(7, 3)
+	b.addComplaint(7, complaint{[]byte("no"), 2})
 	f.Add(b.open)
 	for k, v := range map[kind]any{
 		kindHello: hello{1, 1, "r", 5, "client", "life", 2, time.Minute}, kindWelcome: welcome{1, "r", 5, "boot", "life"}, kindStart: start{1, "t", Spec{ID: "a", Command: []string{"b"}}}, kindExited: exited{1, Status{Code: 2, Stderr: []string{"x"}}},
@@ -132,7 +132,7 @@ func TestLongBatch(t *testing.T) {
 	for i, n := range []int{1, 100_000, 2, 0, 9_000, 9_000, 3} {
 		text := strings.Repeat(string(rune('a'+i)), n)
 		want = append(want, text)
-		b.line(1, uint64(i+1), []byte(text))
+		b.addLine(1, uint64(i+1), []byte(text))
 	}
 	if err := b.writeTo(&out); err != nil || b.size != 0 {
 		t.Fatal(err, b.size)

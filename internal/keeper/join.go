@@ -35,7 +35,7 @@ func Join(ctx context.Context, o Options, l Launch) (*Client, error) {
 		}
 		c, err = Spawn(ctx, o, l)
 		switch {
-		case !errors.Is(err, ErrRuns) && !passes(err), ctx.Err() != nil:
+		case !errors.Is(err, ErrRuns) && !isEnding(err), ctx.Err() != nil:
 			return c, err
 		case time.Now().After(late) && errors.Is(err, ErrRuns):
 			return nil, fmt.Errorf("%w, and does not let this process in: its log may say why", err)
@@ -54,7 +54,7 @@ func dialAgain(ctx context.Context, o Options) (*Client, error) {
 		switch {
 		case err == nil:
 			return c, nil
-		case !passes(err) && !nobodyThere(err):
+		case !isEnding(err) && !nobodyThere(err):
 			return nil, err
 		}
 		if _, stay := storedBoot(o.Socket); !stay || time.Now().After(late) {
@@ -69,8 +69,8 @@ func dialAgain(ctx context.Context, o Options) (*Client, error) {
 // errHungUp says that a keeper has closed a connection in place of an answer: it is about to end, or was killed.
 var errHungUp = errors.New("keeper: it has hung up")
 
-// passes reports whether an error says that a keeper ends, and will be gone soon.
-func passes(err error) bool { return errors.Is(err, ErrEnding) || errors.Is(err, errHungUp) }
+// isEnding reports whether an error says that a keeper ends, and will be gone soon.
+func isEnding(err error) bool { return errors.Is(err, ErrEnding) || errors.Is(err, errHungUp) }
 
 // nobodyThere reports whether an error of Dial says that no keeper listens.
 func nobodyThere(err error) bool {

@@ -18,11 +18,11 @@ import (
 
 // A launcher makes processes, each from a thread that lives as long as this process: the system ends a child, where it can, with the thread that has made it.
 type launcher struct {
-	shim    []string // the command that becomes a confined program: see runShim. Empty where the program has none
-	cgroups *cgroups
-	plain   chan func()
-	bound   chan func() // from a thread that cannot gain privileges, nor what it starts
-	noBound error       // why there is no such thread
+	shim     []string // the command that becomes a confined program: see runShim. Empty where the program has none
+	cgroups  *cgroups
+	plain    chan func()
+	bound    chan func() // from a thread that cannot gain privileges, nor what it starts
+	boundErr error       // why there is no such thread
 }
 
 func newLauncher(shim []string, boot string) *launcher {
@@ -30,7 +30,7 @@ func newLauncher(shim []string, boot string) *launcher {
 	go serveThread(l.plain, nil)
 	ready := make(chan error)
 	go serveThread(l.bound, ready)
-	l.noBound = <-ready
+	l.boundErr = <-ready
 	return l
 }
 
@@ -44,7 +44,7 @@ func (l *launcher) close() {
 func serveThread(jobs <-chan func(), dropped chan<- error) {
 	runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
 	if dropped != nil {
-		dropped <- dropPrivileges()
+		dropped <- setNoNewPrivs()
 	}
 	for job := range jobs {
 		job()
@@ -81,7 +81,7 @@ func (l *launcher) start(s Spec, mark string, forking func(func()), enter func(p
 	if err := p.openPipes(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrStart, err)
 	}
-	if err := l.launch(p, s, path, env, mark, forking, enter); err != nil {
+	if err := l.launchConfined(p, s, path, env, mark, forking, enter); err != nil {
 		p.close()
 		if p.pid == 0 {
 			p.group.remove()
@@ -114,17 +114,17 @@ func (p *launched) openPipes() error {
 	return nil
 }
 
-// launch makes the process, in the first way of its namespaces that the system takes.
-func (l *launcher) launch(p *launched, s Spec, path string, env []string, mark string, forking func(func()), enter func(int)) error {
+// launchConfined makes the process, in the first way of its namespaces that the system takes.
+func (l *launcher) launchConfined(p *launched, s Spec, path string, env []string, mark string, forking func(func()), enter func(int)) error {
 	thread := l.plain
 	if s.Confine.Privileges.on() || s.Confine.Files.on() { // Landlock needs it, too
 		switch {
-		case l.noBound == nil:
+		case l.boundErr == nil:
 			thread = l.bound
 		case s.Confine.Privileges == Require:
-			return fmt.Errorf("%w: privileges: %w", ErrConfine, l.noBound)
+			return fmt.Errorf("%w: privileges: %w", ErrConfine, l.boundErr)
 		case s.Confine.Privileges == Try:
-			p.unenforced = append(p.unenforced, "privileges: "+l.noBound.Error())
+			p.unenforced = append(p.unenforced, "privileges: "+l.boundErr.Error())
 		}
 	}
 	var err error
@@ -136,13 +136,13 @@ func (l *launcher) launch(p *launched, s Spec, path string, env []string, mark s
 	}
 	program := program{path: path, argv: s.Command, env: env, dir: s.Dir}
 	var status *os.File
-	if s.Confine.shimmed() {
+	if s.Confine.needsShim() {
 		if why := shimFailure(l.shim); why != nil {
 			if s.Confine.Limits == Require || s.Confine.Files == Require {
 				return fmt.Errorf("%w: files, limits: %w", ErrConfine, why)
 			}
 			p.unenforced = append(p.unenforced, "files, limits: "+why.Error())
-		} else if program, status, err = p.wrap(program, l.shim, s.Confine, mark); err != nil {
+		} else if program, status, err = p.wrapInShim(program, l.shim, s.Confine, mark); err != nil {
 			return fmt.Errorf("%w: %w", ErrStart, err)
 		}
 	}
@@ -159,7 +159,7 @@ func (l *launcher) launch(p *launched, s Spec, path string, env []string, mark s
 		_ = f.Close()
 	}
 	p.theirs = nil
-	return p.await(status)
+	return p.awaitShim(status)
 }
 
 // forkFirst makes the process in the first way that the system takes.
@@ -255,8 +255,8 @@ const (
 	shimTime     = 30 * time.Second
 )
 
-// wrap returns the shim that becomes a program, and the file that tells how that went.
-func (p *launched) wrap(g program, shim []string, c Confine, mark string) (program, *os.File, error) {
+// wrapInShim returns the shim that becomes a program, and the file that tells how that went.
+func (p *launched) wrapInShim(g program, shim []string, c Confine, mark string) (program, *os.File, error) {
 	order, err := json.Marshal(shimOrder{g.path, g.argv, g.env, c})
 	if err != nil {
 		return g, nil, err
@@ -278,8 +278,8 @@ func (p *launched) wrap(g program, shim []string, c Confine, mark string) (progr
 	return program{path: selfPath(), argv: append(append([]string(nil), shim...), roleExec), env: []string{MarkName + "=" + mark}, dir: g.dir, extra: []*os.File{orderR, statusW}}, statusR, nil
 }
 
-// await waits until the shim has become the program, or says why it could not.
-func (p *launched) await(status *os.File) error {
+// awaitShim waits until the shim has become the program, or says why it could not.
+func (p *launched) awaitShim(status *os.File) error {
 	_ = status.SetReadDeadline(time.Now().Add(shimTime))
 	var report shimReport
 	n := 0
@@ -308,7 +308,7 @@ func lookPath(name string, env []string, dir string) (string, error) {
 		if !filepath.IsAbs(name) {
 			name = filepath.Join("/", dir, name)
 		}
-		return name, executable(name)
+		return name, checkExecutable(name)
 	}
 	path := ""
 	for _, entry := range env {
@@ -317,14 +317,14 @@ func lookPath(name string, env []string, dir string) (string, error) {
 		}
 	}
 	for _, dir := range filepath.SplitList(path) {
-		if file := filepath.Join(dir, name); filepath.IsAbs(file) && executable(file) == nil {
+		if file := filepath.Join(dir, name); filepath.IsAbs(file) && checkExecutable(file) == nil {
 			return file, nil
 		}
 	}
 	return "", fmt.Errorf("%s: %w in the PATH of its environment", name, fs.ErrNotExist) // clients read it: PATH itself is not for them
 }
 
-func executable(file string) error {
+func checkExecutable(file string) error {
 	info, err := os.Stat(file)
 	if err == nil && (info.IsDir() || info.Mode()&0o111 == 0) {
 		err = &fs.PathError{Op: "exec", Path: file, Err: fs.ErrPermission}

@@ -32,8 +32,8 @@ func (s *sentLines) add(text []byte) uint64 {
 // full reports whether the window has no room, beside pending bytes that will be lines.
 func (s *sentLines) full(pending int) bool { return s.bytes+s.inherited+pending >= Window }
 
-// take returns the next line for this connection, if there is one.
-func (s *sentLines) take() (number uint64, text []byte, ok bool) {
+// takeNext returns the next line for this connection, if there is one.
+func (s *sentLines) takeNext() (number uint64, text []byte, ok bool) {
 	if s.sent == s.last {
 		return 0, nil, false
 	}
@@ -41,8 +41,8 @@ func (s *sentLines) take() (number uint64, text []byte, ok bool) {
 	return s.sent, s.kept[s.sent-s.acked-1], true
 }
 
-// waiting reports whether take has a line.
-func (s *sentLines) waiting() bool { return s.sent < s.last }
+// hasNext reports whether take has a line.
+func (s *sentLines) hasNext() bool { return s.sent < s.last }
 
 // ack forgets the lines up to number. It reports whether that makes room.
 func (s *sentLines) ack(number uint64) (bool, error) {
@@ -86,8 +86,8 @@ func (s *sentLines) inherit(number uint64, bytes int) {
 // receivedLines is the other side of that: it knows the last line that came.
 type receivedLines struct{ last uint64 }
 
-// take reports whether a line is the next one. One that came before is not, and is dropped; one from further on is an error.
-func (r *receivedLines) take(number uint64) (bool, error) {
+// acceptLine reports whether a line is the next one. One that came before is not, and is dropped; one from further on is an error.
+func (r *receivedLines) acceptLine(number uint64) (bool, error) {
 	switch {
 	case number <= r.last:
 		return false, nil
@@ -107,9 +107,9 @@ type handover struct {
 	queue    [][]byte // the lines from written+1 on
 }
 
-// take takes a line, unless it came before.
-func (h *handover) take(number uint64, text []byte) (bool, error) {
-	fresh, err := h.received.take(number)
+// acceptLine takes a line, unless it came before.
+func (h *handover) acceptLine(number uint64, text []byte) (bool, error) {
+	fresh, err := h.received.acceptLine(number)
 	if err != nil || !fresh {
 		return false, err
 	}
@@ -122,8 +122,8 @@ func (h *handover) take(number uint64, text []byte) (bool, error) {
 	return true, nil
 }
 
-// begin returns the line that is to be written next.
-func (h *handover) begin() ([]byte, bool) {
+// beginLine returns the line that is to be written next.
+func (h *handover) beginLine() ([]byte, bool) {
 	if len(h.queue) == 0 {
 		return nil, false
 	}
@@ -131,8 +131,8 @@ func (h *handover) begin() ([]byte, bool) {
 	return h.queue[0], true
 }
 
-// end says how the writing of that line ended. Without a byte of it written, it counts as not begun.
-func (h *handover) end(some, all bool) {
+// endLine says how the writing of that line ended. Without a byte of it written, it counts as not begun.
+func (h *handover) endLine(some, all bool) {
 	switch {
 	case all:
 		h.bytes -= len(h.queue[0]) + lineCost

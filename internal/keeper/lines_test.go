@@ -17,7 +17,7 @@ func TestSentLines(t *testing.T) {
 	take := func(want ...string) {
 		t.Helper()
 		var got []string
-		for number, text, ok := s.take(); ok; number, text, ok = s.take() {
+		for number, text, ok := s.takeNext(); ok; number, text, ok = s.takeNext() {
 			got = append(got, fmt.Sprint(number, string(text)))
 		}
 		if !slices.Equal(got, want) {
@@ -51,7 +51,7 @@ func TestSentLines(t *testing.T) {
 	}
 	take("3c")
 	ack(3, true, nil)
-	if s.bytes != 0 || s.kept != nil || s.waiting() {
+	if s.bytes != 0 || s.kept != nil || s.hasNext() {
 		t.Errorf("in the end %+v", s)
 	}
 	s.inherit(10, Window)
@@ -74,7 +74,7 @@ func TestReceivedLines(t *testing.T) {
 		fresh  bool
 		err    error
 	}{{1, true, nil}, {1, false, nil}, {3, false, errLines}, {2, true, nil}, {0, false, nil}, {3, true, nil}} {
-		if fresh, err := r.take(row.number); fresh != row.fresh || !errors.Is(err, row.err) {
+		if fresh, err := r.acceptLine(row.number); fresh != row.fresh || !errors.Is(err, row.err) {
 			t.Errorf("line %d: %v, %v", row.number, fresh, err)
 		}
 	}
@@ -83,29 +83,29 @@ func TestReceivedLines(t *testing.T) {
 func TestHandover(t *testing.T) {
 	t.Parallel()
 	var h handover
-	if _, ok := h.begin(); ok {
+	if _, ok := h.beginLine(); ok {
 		t.Error("it has a line")
 	}
 	for n := range uint64(3) {
-		if fresh, err := h.take(n+1, []byte("x")); !fresh || err != nil {
+		if fresh, err := h.acceptLine(n+1, []byte("x")); !fresh || err != nil {
 			t.Error(fresh, err)
 		}
 	}
-	h.begin()
-	h.end(true, true)
-	h.begin()
-	if h.end(false, false); h.begun != 1 || h.written != 1 {
+	h.beginLine()
+	h.endLine(true, true)
+	h.beginLine()
+	if h.endLine(false, false); h.begun != 1 || h.written != 1 {
 		t.Errorf("nothing was written of 2: %+v", h)
 	}
-	h.begin()
-	if h.end(true, false); h.begun != 2 || h.written != 1 {
+	h.beginLine()
+	if h.endLine(true, false); h.begun != 2 || h.written != 1 {
 		t.Errorf("a part of 2 was written: %+v", h)
 	}
-	if fresh, err := h.take(3, nil); fresh || err != nil {
+	if fresh, err := h.acceptLine(3, nil); fresh || err != nil {
 		t.Errorf("3 came again: %v, %v", fresh, err)
 	}
 	h.bytes = Window
-	if _, err := h.take(4, nil); !errors.Is(err, errLines) {
+	if _, err := h.acceptLine(4, nil); !errors.Is(err, errLines) {
 		t.Errorf("beyond the window: %v", err)
 	}
 }
@@ -138,7 +138,7 @@ func TestRandomBreaks(t *testing.T) {
 					s.add(fmt.Append(nil, "line ", s.last+1))
 				}
 			case 3, 4, 5:
-				if number, text, ok := s.take(); ok {
+				if number, text, ok := s.takeNext(); ok {
 					check(number, text)
 					way = append(way, number)
 				}
@@ -146,7 +146,7 @@ func TestRandomBreaks(t *testing.T) {
 				if len(way) > 0 {
 					number := way[0]
 					way = way[1:]
-					fresh, err := r.take(number)
+					fresh, err := r.acceptLine(number)
 					if err != nil {
 						t.Fatalf("seed %d: %v", seed, err)
 					}
@@ -208,20 +208,20 @@ func TestRandomHandover(t *testing.T) {
 					s.add(fmt.Append(nil, "line ", s.last+1))
 				}
 			case 2, 3:
-				if number, text, ok := s.take(); ok {
+				if number, text, ok := s.takeNext(); ok {
 					way = append(way, numbered{number, text})
 				}
 			case 4:
 				if len(way) > 0 {
-					if _, err := h.take(way[0].number, way[0].text); err != nil {
+					if _, err := h.acceptLine(way[0].number, way[0].text); err != nil {
 						t.Fatalf("seed %d: %v", seed, err)
 					}
 					way = way[1:]
 				}
 			case 5:
-				if text, ok := h.begin(); ok {
+				if text, ok := h.beginLine(); ok {
 					pipe = append(pipe, string(text))
-					h.end(true, true)
+					h.endLine(true, true)
 				}
 			case 6:
 				if h.written <= s.sent {
@@ -243,9 +243,9 @@ func TestRandomHandover(t *testing.T) {
 				t.Fatalf("seed %d: %d is acknowledged, and %d has come", seed, s.acked, h.received.last)
 			}
 		}
-		for text, ok := h.begin(); ok; text, ok = h.begin() {
+		for text, ok := h.beginLine(); ok; text, ok = h.beginLine() {
 			pipe = append(pipe, string(text))
-			h.end(true, true)
+			h.endLine(true, true)
 		}
 		for i, text := range pipe {
 			if text != fmt.Sprint("line ", i+1) {

@@ -22,7 +22,7 @@ func openLog(f flags) (*slog.Logger, error) {
 		return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})).With("part", "keeper"), nil
 	}
 	l := &logFile{path: f.log, begun: func(file *os.File) error { return unix.Dup2(int(file.Fd()), syscall.Stderr) }}
-	if err := l.begin(); err != nil {
+	if err := l.openFile(); err != nil {
 		return nil, err
 	}
 	return slog.New(slog.NewTextHandler(l, nil)).With("part", "keeper"), nil
@@ -39,8 +39,8 @@ type logFile struct {
 	size  int64
 }
 
-// begin opens the file, after the one that has grown was put aside.
-func (l *logFile) begin() error {
+// openFile opens the file, after the one that has grown was put aside.
+func (l *logFile) openFile() error {
 	if info, err := os.Stat(l.path); err == nil {
 		if l.size = info.Size(); l.size > maxLog {
 			_ = os.Rename(l.path, l.path+".1") // what cannot be moved grows
@@ -66,7 +66,7 @@ func (l *logFile) begin() error {
 func (l *logFile) Write(text []byte) (int, error) {
 	if l.size > maxLog {
 		l.size = 0 // what cannot be put aside now is tried again when it has grown as much once more
-		_ = l.begin()
+		_ = l.openFile()
 	}
 	n, err := l.file.Write(text)
 	l.size += int64(n)

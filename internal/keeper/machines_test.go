@@ -32,11 +32,11 @@ func TestStopping(t *testing.T) {
 		if act, _ := s.step(noon, 5); act != actWait || s.stage != stageRunning {
 			t.Errorf("%s: it does %v before it is asked", row.name, act)
 		}
-		if row.asked && (!s.ask(noon) || s.ask(noon)) {
+		if row.asked && (!s.beginEnd(noon) || s.beginEnd(noon)) {
 			t.Errorf("%s: asked once is not once", row.name)
 		}
 		if row.exits == 0 {
-			s.reap(noon)
+			s.markExited(noon)
 		}
 		var got []string
 		for ms := 0; s.stage != stageGone && ms < 10_000; {
@@ -52,7 +52,7 @@ func TestStopping(t *testing.T) {
 			next := ms + int(min(wait, 20*time.Second).Milliseconds())
 			if !s.exited && next >= row.exits && ms < row.exits { // it is woken
 				next = row.exits
-				s.reap(noon.Add(time.Duration(next) * time.Millisecond))
+				s.markExited(noon.Add(time.Duration(next) * time.Millisecond))
 			}
 			ms = next
 		}
@@ -80,13 +80,13 @@ func TestCustody(t *testing.T) {
 	c := newCustody(30*time.Second, false, noon)
 	due := func(s int, end bool, over ...uint64) {
 		t.Helper()
-		if got, e := c.due(at(s)); !slices.Equal(got, over) || e != end {
+		if got, e := c.takeExpired(at(s)); !slices.Equal(got, over) || e != end {
 			t.Errorf("after %d s: %v, %v, want %v, %v", s, got, e, over, end)
 		}
 	}
 	next := func(s int) {
 		t.Helper()
-		got, ok := c.next()
+		got, ok := c.nextExpiry()
 		if want := at(s); s >= 0 && (!ok || !got.Equal(want)) || s < 0 && ok {
 			t.Errorf("next is %v, %v, want %v", got, ok, want)
 		}
@@ -111,7 +111,7 @@ func TestCustody(t *testing.T) {
 	if _, _, err := c.connect("one", 0, true, at(100)); err == nil {
 		t.Error("the one before comes again, and takes it back")
 	}
-	late := custody{whose: "two", wards: map[uint64]ward{}}
+	late := custody{lastClient: "two", wards: map[uint64]ward{}}
 	for tries, want := range []error{nil, nil, nil, errNotOwner} { // 0 is of a client that counts none
 		if _, _, err := late.connect("two", []uint64{0, 1, 3, 2}[tries], true, at(100)); !errors.Is(err, want) {
 			t.Errorf("connection %d of a client: %v, want %v", tries, err, want)
@@ -147,25 +147,25 @@ func TestCustody(t *testing.T) {
 		t.Error(err)
 	}
 	used.drop(1)
-	if _, end := used.due(at(2)); end {
+	if _, end := used.takeExpired(at(2)); end {
 		t.Error("it ends while somebody has it")
 	}
 	used.leave(three, time.Hour, at(3))
-	if at, ok := used.next(); !ok || at.After(noon.Add(3*time.Second)) {
+	if at, ok := used.nextExpiry(); !ok || at.After(noon.Add(3*time.Second)) {
 		t.Errorf("it has nobody and nothing, and waits until %v", at)
 	}
-	if _, end := used.due(at(3)); !end {
+	if _, end := used.takeExpired(at(3)); !end {
 		t.Error("it has nobody and nothing, and stays")
 	}
 	stays := newCustody(time.Second, true, noon)
-	if _, end := stays.due(at(1000)); end {
+	if _, end := stays.takeExpired(at(1000)); end {
 		t.Error("one that stays ends")
 	}
-	if _, ok := stays.next(); ok {
+	if _, ok := stays.nextExpiry(); ok {
 		t.Error("one that stays waits for something")
 	}
 	stays.abandon(9, noon)
-	if over, _ := stays.due(at(1)); !slices.Equal(over, []uint64{9}) {
+	if over, _ := stays.takeExpired(at(1)); !slices.Equal(over, []uint64{9}) {
 		t.Errorf("it keeps %v", over)
 	}
 }
@@ -177,7 +177,7 @@ func TestComplaints(t *testing.T) {
 		c.write([]byte(text), at, true)
 	}
 	taken := func() (lines, dropped int, last string) {
-		for w, ok := c.take(); ok; w, ok = c.take() {
+		for w, ok := c.takeNext(); ok; w, ok = c.takeNext() {
 			lines++
 			dropped += w.dropped
 			last = string(w.text)
@@ -190,7 +190,7 @@ func TestComplaints(t *testing.T) {
 	}
 	write(noon, "f\r\n\n"+strings.Repeat("x", stderrLine+100))
 	write(noon, strings.Repeat("x", 100)+"\nnext\n")
-	if got := c.last(); len(got) != 3 || got[0] != "half" || len(got[1]) != stderrLine || got[2] != "next" {
+	if got := c.lastLines(); len(got) != 3 || got[0] != "half" || len(got[1]) != stderrLine || got[2] != "next" {
 		t.Errorf("kept %d: %.50q", len(got), got)
 	}
 	if n, dropped, last := taken(); n != 3 || dropped != 0 || last != "next" {
@@ -206,7 +206,7 @@ func TestComplaints(t *testing.T) {
 	if n, dropped, last := taken(); n != 1 || dropped != 1000-(stderrBurst-3) || last != "later" {
 		t.Error(n, dropped, last)
 	}
-	if got := c.last(); len(got) != stderrTail || got[0] != "flood 981" || got[stderrTail-1] != "later" {
+	if got := c.lastLines(); len(got) != stderrTail || got[0] != "flood 981" || got[stderrTail-1] != "later" {
 		t.Errorf("kept %q", got)
 	}
 	for i := range stderrQueued + 50 { // nobody takes them
@@ -224,7 +224,7 @@ func TestComplaints(t *testing.T) {
 func TestSpecs(t *testing.T) {
 	t.Parallel()
 	good := Spec{ID: "a", Command: []string{"x"}}
-	if err := good.check(); err != nil || good.Grace != defaultGrace || good.Term != defaultTerm {
+	if err := good.checkAndFill(); err != nil || good.Grace != defaultGrace || good.Term != defaultTerm {
 		t.Error(err, good)
 	}
 	for want, change := range map[string]func(*Spec){
@@ -240,7 +240,7 @@ func TestSpecs(t *testing.T) {
 	} {
 		s := Spec{ID: "a", Command: []string{"x"}}
 		change(&s)
-		if err := s.check(); err == nil || !strings.Contains(err.Error(), want) {
+		if err := s.checkAndFill(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
@@ -275,7 +275,7 @@ func TestDescends(t *testing.T) {
 		{"all end meanwhile", 22, []string{"22<21", "", "", ""}, true},
 	} {
 		told := row.at
-		got := descends(row.pid, keeper, func(pid int) (procEntry, bool) {
+		got := descendsFrom(row.pid, keeper, func(pid int) (procEntry, bool) {
 			if len(told) == 0 {
 				return procEntry{}, false
 			}

@@ -83,16 +83,16 @@ func Main(args []string) int {
 		return 2
 	}
 	shim := os.Args[:len(os.Args)-len(args)]
-	if err := keep(ctx, f, shim); err != nil {
-		f.tell(err.Error())
+	if err := runKeeper(ctx, f, shim); err != nil {
+		f.reportStart(err.Error())
 		fmt.Fprintln(os.Stderr, "keeper:", err)
 		return 1
 	}
 	return 0
 }
 
-// tell tells whoever waits for the start of the keeper how it went. The second time it tells nobody.
-func (f *flags) tell(text string) {
+// reportStart tells whoever waits for the start of the keeper how it went. The second time it tells nobody.
+func (f *flags) reportStart(text string) {
 	if f.ready >= 0 {
 		file := os.NewFile(uintptr(f.ready), "ready")
 		_, _ = io.WriteString(file, text)
@@ -101,7 +101,7 @@ func (f *flags) tell(text string) {
 	}
 }
 
-func keep(ctx context.Context, f flags, shim []string) error {
+func runKeeper(ctx context.Context, f flags, shim []string) error {
 	closeInherited(f.fd, f.ready)
 	log, err := openLog(f)
 	if err != nil {
@@ -130,7 +130,7 @@ func keep(ctx context.Context, f flags, shim []string) error {
 		connections.Go(func() { _ = e.serve(conn) })
 	}
 	log.Info("keeper ready", "pid", os.Getpid(), "socket", f.socket, "boot", f.boot, "keep", f.keep)
-	f.tell(readyWord)
+	f.reportStart(readyWord)
 	if err := notifyReady(); err != nil {
 		log.Warn("the service manager does not hear that the keeper is ready", "why", err)
 	}
@@ -162,11 +162,11 @@ func notifyReady() error {
 	return err
 }
 
-// mayUse returns an error unless the other end of a connection may use a keeper, which is this process, or 0 where descendants are not known: it is of the same user, and none of the keeper's own processes. Those could
+// checkMayUse returns an error unless the other end of a connection may use a keeper, which is this process, or 0 where descendants are not known: it is of the same user, and none of the keeper's own processes. Those could
 // be confined, and would have it start others that are not.
-func mayUse(conn *net.UnixConn, keeper int) error {
-	pid, err := sameUser(conn)
-	if err == nil && keeper != 0 && descends(pid, keeper, readProcess, hasBadge) {
+func checkMayUse(conn *net.UnixConn, keeper int) error {
+	pid, err := checkSameUser(conn)
+	if err == nil && keeper != 0 && descendsFrom(pid, keeper, readProcess, hasBadge) {
 		err = fmt.Errorf("keeper: the other process, %d, is one that it keeps, or may be: it has ended, or is hidden and has a limit of RLIMIT_RTTIME", pid)
 	}
 	return err
@@ -184,7 +184,7 @@ func (e *engine) accept(l *net.UnixListener, connections *sync.WaitGroup) {
 			time.Sleep(100 * time.Millisecond)
 			continue
 		}
-		if err := mayUse(conn, e.forest.keeper); err != nil {
+		if err := checkMayUse(conn, e.forest.keeper); err != nil {
 			e.log.Warn("a connection was refused", "why", err)
 			_ = conn.Close()
 			continue

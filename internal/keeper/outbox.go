@@ -7,14 +7,14 @@ type outbox struct {
 	ready  []*Process // that may have something for it
 }
 
-// control tells the keeper something, if there is a connection. The caller holds the mutex of the client.
-func (q *outbox) control(k kind, v any) {
+// sendControl tells the keeper something, if there is a connection. The caller holds the mutex of the client.
+func (q *outbox) sendControl(k kind, v any) {
 	frames, err := appendControl(q.frames, k, v)
 	if err != nil || q.wire == nil {
 		return // what is too long was refused before; what is asked for without a connection is asked for with the next
 	}
 	q.frames = frames
-	q.wire.now()
+	q.wire.wakeWriter()
 }
 
 // remember has a text of a process for the keeper, and returns the connection that it goes by, nil if there is none. The caller
@@ -26,15 +26,15 @@ func (q *outbox) remember(handle uint64, name string, text []byte) *wire {
 	return q.wire
 }
 
-// offer says that a process may have something for the keeper: now, or when there is more. The caller holds the mutex of the client.
-func (q *outbox) offer(p *Process, now bool) {
+// scheduleSend says that a process may have something for the keeper: now, or when there is more. The caller holds the mutex of the client.
+func (q *outbox) scheduleSend(p *Process, now bool) {
 	if !q.enqueue(p) {
 		return
 	}
 	if now {
-		q.wire.now()
+		q.wire.wakeWriter()
 	} else {
-		q.wire.soon()
+		q.wire.scheduleWrite()
 	}
 }
 

@@ -21,7 +21,7 @@ type peer struct {
 	wire    *wire
 	frames  []byte   // what it is to be told beside lines
 	ready   []*child // that may have something for it
-	fed     *child   // for which a line has come just now
+	toFeed  *child   // for which a line has come just now
 	closing bool     // whether nothing more is made for it
 
 	written chan struct{} // closed when nothing more is written
@@ -48,20 +48,20 @@ func (p *peer) awaitRoom(mu *sync.Mutex) {
 	}
 }
 
-// control tells the peer something. The caller holds e.mu.
-func (p *peer) control(k kind, v any) {
+// sendControl tells the peer something. The caller holds e.mu.
+func (p *peer) sendControl(k kind, v any) {
 	var err error
 	if p.frames, err = appendControl(p.frames, k, v); err != nil {
 		p.frames, _ = appendControl(p.frames, kindRefused, refused{0, k.String(), codeMany, err.Error()})
 	}
-	p.wire.now()
+	p.wire.wakeWriter()
 }
 
 // hangUp closes the connection after all that the peer is to be told, which one that does not read is not. The caller holds e.mu.
 func (p *peer) hangUp() {
 	_ = p.wire.conn.SetWriteDeadline(time.Now().Add(hangUpTime))
 	p.closing = true
-	p.wire.now()
+	p.wire.wakeWriter()
 }
 
 // hangUpTime is how long a peer has to read what it is told last.
@@ -70,20 +70,20 @@ const hangUpTime = 5 * time.Second
 // refuse says why a frame was not carried out.
 func (p *peer) refuse(request uint64, k kind, err error) {
 	code, why := codeOf(err)
-	p.control(kindRefused, refused{request, k.String(), code, why})
+	p.sendControl(kindRefused, refused{request, k.String(), code, why})
 }
 
 // serve speaks to one connection until it ends. It returns why.
 func (e *engine) serve(conn net.Conn) error {
 	defer func() { _ = conn.Close() }()
 	r := bufio.NewReaderSize(rawio.Of(conn), 64<<10)
-	p, err := e.greet(conn, r)
+	p, err := e.welcomePeer(conn, r)
 	if err != nil {
 		return err
 	}
 	go func() {
 		defer close(p.written)
-		if p.wire.write() == nil {
+		if p.wire.runWriter() == nil {
 			_ = conn.Close() // so that reading ends, too
 			return
 		}
@@ -95,23 +95,23 @@ func (e *engine) serve(conn net.Conn) error {
 		var f frame
 		if f, err = readFrame(r); err == nil {
 			e.mu.Lock()
-			err = e.handle(p, f)
-			fed := p.fed
-			p.fed = nil
+			err = e.handleFrame(p, f)
+			fed := p.toFeed
+			p.toFeed = nil
 			e.mu.Unlock()
 			if fed != nil {
 				fed.tryFeed()
 			}
 		}
 	}
-	e.leave(p)
+	e.dropPeer(p)
 	_ = conn.Close()
 	<-p.written
 	return err
 }
 
-// greet agrees on a version, and gives the engine to the connection.
-func (e *engine) greet(conn net.Conn, r *bufio.Reader) (*peer, error) {
+// welcomePeer agrees on a version, and gives the engine to the connection.
+func (e *engine) welcomePeer(conn net.Conn, r *bufio.Reader) (*peer, error) {
 	_ = conn.SetDeadline(time.Now().Add(helloTime))
 	f, err := readFrame(r)
 	if err != nil {
@@ -153,18 +153,18 @@ func (e *engine) greet(conn net.Conn, r *bufio.Reader) (*peer, error) {
 	}
 	e.peer = p
 	if old != nil {
-		old.control(kindReplaced, replaced{})
+		old.sendControl(kindReplaced, replaced{})
 		old.hangUp()
 		e.log.Info("another process has taken over", "pid", h.PID, "release", h.Release)
 	}
 	_ = conn.SetDeadline(time.Time{}) // before anybody hangs up
-	p.control(kindWelcome, welcome{p.version, e.release, os.Getpid(), e.boot, e.life})
-	wakeUp(e.poke)
+	p.sendControl(kindWelcome, welcome{p.version, e.release, os.Getpid(), e.boot, e.life})
+	wakeUp(e.runWake)
 	return p, nil
 }
 
-// leave keeps what a connection had for the next one.
-func (e *engine) leave(p *peer) {
+// dropPeer keeps what a connection had for the next one.
+func (e *engine) dropPeer(p *peer) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	p.closing = true
@@ -174,7 +174,7 @@ func (e *engine) leave(p *peer) {
 		e.peer = nil
 	}
 	p.endWire()
-	wakeUp(e.poke)
+	wakeUp(e.runWake)
 }
 
 // releaseChildren takes a peer's children from it. The caller holds e.mu.
@@ -185,7 +185,7 @@ func (e *engine) releaseChildren(p *peer) {
 	for _, c := range e.kept {
 		if c.holder == p {
 			c.holder, c.queued = nil, false
-			c.words.queue = nil // nobody waits for it
+			c.complaints.queue = nil // nobody waits for it
 		}
 	}
 	p.ready = nil
@@ -196,7 +196,7 @@ func (e *engine) gather(p *peer, b *batch) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if len(p.frames) > 0 {
-		b.control(p.frames)
+		b.addFrames(p.frames)
 		p.frames = nil
 		wakeUp(p.taken)
 		return
@@ -209,19 +209,19 @@ func (e *engine) gather(p *peer, b *batch) {
 		}
 		if c.in.written > c.inTold {
 			c.inTold = c.in.written
-			b.ack(c.handle, c.inTold)
+			b.addAck(c.handle, c.inTold)
 		}
-		for w, ok := c.words.take(); ok; w, ok = c.words.take() {
-			b.complaint(c.handle, w)
+		for w, ok := c.complaints.takeNext(); ok; w, ok = c.complaints.takeNext() {
+			b.addComplaint(c.handle, w)
 		}
 		for !b.full() {
-			number, text, ok := c.out.take()
+			number, text, ok := c.out.takeNext()
 			if !ok {
 				break
 			}
-			b.line(c.handle, number, text)
+			b.addLine(c.handle, number, text)
 		}
-		if c.queued = c.out.waiting(); c.queued {
+		if c.queued = c.out.hasNext(); c.queued {
 			p.ready = append(p.ready, c)
 		}
 	}
@@ -242,8 +242,8 @@ func (p *peer) endWire() {
 	}
 }
 
-// handle carries out one frame. An error ends the connection. The caller holds e.mu.
-func (e *engine) handle(p *peer, f frame) error {
+// handleFrame carries out one frame. An error ends the connection. The caller holds e.mu.
+func (e *engine) handleFrame(p *peer, f frame) error {
 	switch f.kind {
 	case kindLine:
 		handle, number, text, err := readPlace(f.body)
@@ -251,12 +251,12 @@ func (e *engine) handle(p *peer, f frame) error {
 			return err
 		}
 		if c := e.kept[handle]; c != nil && c.holder == p {
-			fresh, err := c.in.take(number, text)
+			fresh, err := c.in.acceptLine(number, text)
 			if err != nil {
 				return err
 			}
 			if fresh {
-				p.fed = c
+				p.toFeed = c
 			}
 		}
 		return nil
@@ -287,9 +287,9 @@ func (e *engine) handle(p *peer, f frame) error {
 		}
 		return nil
 	case kindForget:
-		return answer(p, f, func(v forget) (uint64, error) {
+		return carryOut(p, f, func(v forget) (uint64, error) {
 			if c := e.kept[v.Handle]; c != nil && c.holder == p {
-				if e.forget(c); !c.gone {
+				if e.forgetOutput(c); !c.gone {
 					c.beginEnd("nobody wants it any more")
 				}
 			}
@@ -302,34 +302,34 @@ func (e *engine) handle(p *peer, f frame) error {
 	}
 	switch f.kind {
 	case kindStart:
-		return answer(p, f, func(v start) (uint64, error) { return v.Request, e.beginStart(p, v) })
+		return carryOut(p, f, func(v start) (uint64, error) { return v.Request, e.beginStart(p, v) })
 	case kindStop:
-		return answer(p, f, func(v stop) (uint64, error) {
+		return carryOut(p, f, func(v stop) (uint64, error) {
 			c := e.kept[v.Handle]
 			if c == nil {
 				return v.Request, fmt.Errorf("%w: %d", ErrAbsent, v.Handle)
 			}
 			c.beginEnd(v.Reason)
-			p.control(kindDone, done{v.Request})
+			p.sendControl(kindDone, done{v.Request})
 			return v.Request, nil
 		})
 	case kindList:
-		return answer(p, f, func(v list) (uint64, error) {
+		return carryOut(p, f, func(v list) (uint64, error) {
 			if v.Memory {
-				go e.measure(p, v.Request)
+				go e.tellMemory(p, v.Request)
 			} else {
 				e.tellList(p, v.Request, nil)
 			}
 			return v.Request, nil
 		})
 	case kindAdopt:
-		return answer(p, f, func(v adopt) (uint64, error) { return v.Request, e.adopt(p, v) })
+		return carryOut(p, f, func(v adopt) (uint64, error) { return v.Request, e.adopt(p, v) })
 	case kindBye:
-		return answer(p, f, func(v bye) (uint64, error) {
+		return carryOut(p, f, func(v bye) (uint64, error) {
 			e.custody.bye(p.number, max(0, v.Keep), time.Now())
 			e.releaseChildren(p)
-			p.control(kindDone, done{v.Request})
-			wakeUp(e.poke)
+			p.sendControl(kindDone, done{v.Request})
+			wakeUp(e.runWake)
 			return v.Request, nil
 		})
 	}
@@ -337,8 +337,8 @@ func (e *engine) handle(p *peer, f frame) error {
 	return nil
 }
 
-// answer reads the body of a frame and carries it out. What cannot be read, or carried out, is refused; the connection goes on.
-func answer[T any](p *peer, f frame, do func(T) (uint64, error)) error {
+// carryOut reads the body of a frame and carries it out. What cannot be read, or carried out, is refused; the connection goes on.
+func carryOut[T any](p *peer, f frame, do func(T) (uint64, error)) error {
 	v, err := decode[T](f)
 	if err != nil {
 		p.refuse(requestOf(f), f.kind, fmt.Errorf("%w: %w", ErrUnknown, err))
@@ -350,9 +350,9 @@ func answer[T any](p *peer, f frame, do func(T) (uint64, error)) error {
 	return nil
 }
 
-// measure tells what there is, with the memory of each.
-func (e *engine) measure(p *peer, request uint64) {
-	census := e.listAll()
+// tellMemory tells what there is, with the memory of each.
+func (e *engine) tellMemory(p *peer, request uint64) {
+	census := e.takeCensus()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.tellList(p, request, e.judge(census))
@@ -366,17 +366,17 @@ func (e *engine) tellList(p *peer, request uint64, found map[*family][]procEntry
 		if c.starting || c.forgot {
 			continue
 		}
-		one := c.kept(p)
+		one := c.keptFor(p)
 		for _, member := range found[&c.family] {
 			one.Memory += member.pages * int64(os.Getpagesize())
 		}
 		text, _ := json.Marshal(one) // of strings and numbers, which cannot fail
 		if size += len(text) + 1; size > most && len(answer.Kept) > 0 {
 			answer.More = true
-			p.control(kindListed, answer)
+			p.sendControl(kindListed, answer)
 			answer, size = listed{Request: request}, len(text)+1
 		}
 		answer.Kept = append(answer.Kept, one)
 	}
-	p.control(kindListed, answer)
+	p.sendControl(kindListed, answer)
 }

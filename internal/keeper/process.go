@@ -75,7 +75,7 @@ type Process struct {
 // A broadcast wakes all that wait. The zero value has nobody.
 type broadcast struct{ c chan struct{} }
 
-func (b *broadcast) wait() <-chan struct{} {
+func (b *broadcast) waitChannel() <-chan struct{} {
 	if b.c == nil {
 		b.c = make(chan struct{})
 	}
@@ -102,7 +102,7 @@ func (p *Process) Note() string { return p.note }
 // which case nothing changes.
 func (p *Process) Remember(name string, text []byte) error {
 	p.client.mu.Lock()
-	err := p.over()
+	err := p.endCause()
 	if err == nil {
 		err = p.ledger.remember(name, text)
 	}
@@ -141,7 +141,7 @@ func (p *Process) Send(ctx context.Context, line []byte) (uint64, error) {
 	}
 	for {
 		p.client.mu.Lock()
-		if err := p.over(); err != nil {
+		if err := p.endCause(); err != nil {
 			p.client.mu.Unlock()
 			return 0, err
 		}
@@ -151,11 +151,11 @@ func (p *Process) Send(ctx context.Context, line []byte) (uint64, error) {
 			there := p.client.enqueue(p)
 			p.client.mu.Unlock()
 			if there {
-				w.try()
+				w.tryWrite()
 			}
 			return number, nil
 		}
-		news := p.news.wait()
+		news := p.news.waitChannel()
 		p.client.mu.Unlock()
 		select {
 		case <-news:
@@ -165,8 +165,8 @@ func (p *Process) Send(ctx context.Context, line []byte) (uint64, error) {
 	}
 }
 
-// over returns why nothing more can be sent.
-func (p *Process) over() error {
+// endCause returns why nothing more can be sent.
+func (p *Process) endCause() error {
 	switch {
 	case p.failure != nil:
 		return p.failure
@@ -205,7 +205,7 @@ func (p *Process) fate(number uint64) Fate {
 func (p *Process) HandedOver(ctx context.Context, number uint64) error {
 	for {
 		p.client.mu.Lock()
-		fate, why, news := p.fate(number), p.over(), p.news.wait()
+		fate, why, news := p.fate(number), p.endCause(), p.news.waitChannel()
 		p.client.mu.Unlock()
 		switch fate {
 		case HandedOver:
@@ -246,7 +246,7 @@ func (p *Process) Receive(ctx context.Context) (Line, error) {
 		case p.failure != nil:
 			err = p.failure
 		}
-		news := p.news.wait()
+		news := p.news.waitChannel()
 		p.client.mu.Unlock()
 		if err != nil {
 			return Line{}, err
@@ -267,7 +267,7 @@ func (p *Process) Ack(number uint64) {
 		return
 	}
 	p.acked = number
-	p.client.offer(p, false)
+	p.client.scheduleSend(p, false)
 	p.forgetIfOver()
 }
 
@@ -282,7 +282,7 @@ func (p *Process) forgetIfOver() {
 func (p *Process) drop() {
 	if p.client.processes[p.handle] == p {
 		delete(p.client.processes, p.handle)
-		p.client.control(kindForget, forget{p.handle})
+		p.client.sendControl(kindForget, forget{p.handle})
 	}
 }
 
@@ -295,7 +295,7 @@ func (p *Process) Forget() {
 	if p.status != nil {
 		p.drop()
 	}
-	p.client.offer(p, true)
+	p.client.scheduleSend(p, true)
 	p.news.wake()
 }
 
@@ -346,31 +346,31 @@ func (p *Process) EndedWithKeeper() bool {
 func (p *Process) gather(b *batch) {
 	if p.acked > p.ackTold {
 		p.ackTold = p.acked
-		b.ack(p.handle, p.acked)
+		b.addAck(p.handle, p.acked)
 	}
 	for !b.full() {
-		number, text, ok := p.out.take()
+		number, text, ok := p.out.takeNext()
 		if !ok {
 			return
 		}
 		p.ever = max(p.ever, number)
-		b.line(p.handle, number, text)
+		b.addLine(p.handle, number, text)
 	}
-	if p.out.waiting() {
+	if p.out.hasNext() {
 		p.queued = true
 		p.client.ready = append(p.client.ready, p)
 	}
 }
 
-// arrive takes a line of the process.
-func (p *Process) arrive(number uint64, text []byte) error {
-	fresh, err := p.in.take(number)
+// acceptLine takes a line of the process.
+func (p *Process) acceptLine(number uint64, text []byte) error {
+	fresh, err := p.in.acceptLine(number)
 	if err != nil || !fresh {
 		return err
 	}
 	if p.dropped {
 		p.acked = number
-		p.client.offer(p, false)
+		p.client.scheduleSend(p, false)
 		p.forgetIfOver()
 		return nil
 	}
@@ -379,15 +379,15 @@ func (p *Process) arrive(number uint64, text []byte) error {
 	return nil
 }
 
-// acknowledged takes that lines up to a number are in the pipe.
-func (p *Process) acknowledged(number uint64) error {
+// markHandedOver takes that lines up to a number are in the pipe.
+func (p *Process) markHandedOver(number uint64) error {
 	_, err := p.out.ack(number)
 	p.news.wake()
 	return err
 }
 
-// end takes how the process ended, or why nobody can say.
-func (p *Process) end(s *Status, err error) {
+// recordEnd takes how the process ended, or why nobody can say.
+func (p *Process) recordEnd(s *Status, err error) {
 	if p.status != nil || p.failure != nil {
 		return
 	}

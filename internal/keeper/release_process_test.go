@@ -328,7 +328,7 @@ func TestLogThatGrows(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	files := 0
 	l := &logFile{path: path, begun: func(*os.File) error { files++; return nil }}
-	if err := l.begin(); err != nil {
+	if err := l.openFile(); err != nil {
 		t.Fatal(err)
 	}
 	line := []byte(strings.Repeat("x", 1<<20-1) + "\n")
@@ -441,7 +441,7 @@ func BenchmarkEcho(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	embedded, err := Embedded(b.Context(), Options{Log: quiet()}, boot, nil)
+	embedded, err := StartEmbedded(b.Context(), Options{Log: quiet()}, boot, nil)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -23,8 +23,8 @@ import (
 // maxPath is the longest path of a UNIX socket on all systems, in bytes; Linux has 107.
 const maxPath = 103
 
-// short returns a path of a socket that the system takes: a long one is reached through its open directory, where there are paths of open files. done closes that.
-func short(path string) (through string, done func(), err error) {
+// shortenPath returns a path of a socket that the system takes: a long one is reached through its open directory, where there are paths of open files. done closes that.
+func shortenPath(path string) (through string, done func(), err error) {
 	if len(path) <= maxPath {
 		return path, func() {}, nil
 	}
@@ -62,7 +62,7 @@ func listen(ctx context.Context, log *slog.Logger, path, boot string, stay bool)
 	if left != "" {
 		sweepLeft(ctx, left, log)
 	}
-	through, done, err := short(path)
+	through, done, err := shortenPath(path)
 	if err != nil {
 		return fail(err)
 	}
@@ -173,7 +173,7 @@ func lockSocket(ctx context.Context, lock *os.File, path string) error {
 
 // dial connects to a socket.
 func dial(ctx context.Context, path string) (net.Conn, error) {
-	through, done, err := short(path)
+	through, done, err := shortenPath(path)
 	if err != nil {
 		return nil, err
 	}
@@ -182,15 +182,15 @@ func dial(ctx context.Context, path string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := sameUser(conn.(*net.UnixConn)); err != nil {
+	if _, err := checkSameUser(conn.(*net.UnixConn)); err != nil {
 		_ = conn.Close()
 		return nil, err
 	}
 	return conn, nil
 }
 
-// sameUser returns an error unless the other end of a connection is a process of this user, and which one it is, if the system tells.
-func sameUser(conn *net.UnixConn) (pid int, err error) {
+// checkSameUser returns an error unless the other end of a connection is a process of this user, and which one it is, if the system tells.
+func checkSameUser(conn *net.UnixConn) (pid int, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return 0, err

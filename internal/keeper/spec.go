@@ -85,8 +85,8 @@ type Allowance struct {
 	Write bool   `json:"write,omitempty"` // whether it may change it, too
 }
 
-// shimmed reports whether part of this can be done only in the process itself, before it becomes the program.
-func (c Confine) shimmed() bool { return c.Limits.on() || c.Files.on() }
+// needsShim reports whether part of this can be done only in the process itself, before it becomes the program.
+func (c Confine) needsShim() bool { return c.Limits.on() || c.Files.on() }
 
 // ErrSpec reports that a Spec cannot be carried out by any keeper. Nothing was started.
 var ErrSpec = errors.New("keeper: bad spec")
@@ -98,8 +98,8 @@ const (
 	maxID        = 256
 )
 
-// check returns why a spec cannot be carried out, and fills in what was left out.
-func (s *Spec) check() error {
+// checkAndFill returns why a spec cannot be carried out, and fills in what was left out.
+func (s *Spec) checkAndFill() error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w: %s", ErrSpec, fmt.Sprintf(format, args...))
 	}

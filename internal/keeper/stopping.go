@@ -26,10 +26,10 @@ const (
 
 // Waits of the end of a process.
 const (
-	lonely   = 500 * time.Millisecond // the most that descendants get for each step once the process itself has ended
-	pollLeft = 10 * time.Millisecond  // how often it is asked who is left, at first and while they are killed
-	pollMost = 200 * time.Millisecond // and in the end
-	longWait = time.Hour
+	descendantGrace = 500 * time.Millisecond // the most that descendants get for each step once the process itself has ended
+	pollLeft        = 10 * time.Millisecond  // how often it is asked who is left, at first and while they are killed
+	pollMost        = 200 * time.Millisecond // and in the end
+	longWait        = time.Hour
 )
 
 // stopping is the end of one process and its descendants. The zero value runs; grace and term say how long it has after the end of its input, and after SIGTERM.
@@ -42,8 +42,8 @@ type stopping struct {
 	polls       int       // how often it was asked who is left since then
 }
 
-// ask begins the end. It reports whether it has not begun before.
-func (s *stopping) ask(now time.Time) bool {
+// beginEnd begins the end. It reports whether it has not begun before.
+func (s *stopping) beginEnd(now time.Time) bool {
 	if s.stage != stageRunning {
 		return false
 	}
@@ -51,11 +51,11 @@ func (s *stopping) ask(now time.Time) bool {
 	return true
 }
 
-// reap says that the process itself has ended: what is left of it has no reason to go on, and less time.
-func (s *stopping) reap(now time.Time) {
+// markExited says that the process itself has ended: what is left of it has no reason to go on, and less time.
+func (s *stopping) markExited(now time.Time) {
 	s.exited = true
-	s.grace, s.term = min(s.grace, lonely), min(s.term, lonely)
-	s.ask(now)
+	s.grace, s.term = min(s.grace, descendantGrace), min(s.term, descendantGrace)
+	s.beginEnd(now)
 }
 
 // step says what to do now, and how long to wait after that unless something happens. left is how many descendants there are, the process itself among them; before it is reaped, that
@@ -74,21 +74,21 @@ func (s *stopping) step(now time.Time, left int) (stopAct, time.Duration) {
 	switch s.stage {
 	case stageAsked:
 		if rest := s.since.Add(s.grace).Sub(now); rest > 0 {
-			return actWait, min(rest, s.poll())
+			return actWait, min(rest, s.nextPollWait())
 		}
 		s.stage, s.since, s.polls = stageTerminated, now, 0
-		return actTerminate, min(s.term, s.poll())
+		return actTerminate, min(s.term, s.nextPollWait())
 	case stageTerminated:
 		if rest := s.since.Add(s.term).Sub(now); rest > 0 {
-			return actWait, min(rest, s.poll())
+			return actWait, min(rest, s.nextPollWait())
 		}
 		s.stage, s.since, s.polls = stageKilling, now, 0
 	}
-	return actKill, s.poll()
+	return actKill, s.nextPollWait()
 }
 
-// poll returns how long to wait before asking again who is left. The end of the process itself is known without asking.
-func (s *stopping) poll() time.Duration {
+// nextPollWait returns how long to wait before asking again who is left. The end of the process itself is known without asking.
+func (s *stopping) nextPollWait() time.Duration {
 	if !s.exited && s.stage != stageKilling {
 		return longWait
 	}

@@ -34,22 +34,22 @@ type census struct {
 	found  map[*family][]procEntry // by attribute
 }
 
-// while calls f while nobody is reaped or listed.
-func (f *forest) while(do func()) {
+// withForkingLock calls f while nobody is reaped or listed.
+func (f *forest) withForkingLock(do func()) {
 	f.forking.Lock()
 	defer f.forking.Unlock()
 	do()
 }
 
-// list returns a census that was begun after a time. roots are the processes whose origin nobody needs.
-func (f *forest) list(after time.Time, roots func() map[int]bool) *census {
+// takeCensus returns a census that was begun after a time. roots are the processes whose origin nobody needs.
+func (f *forest) takeCensus(after time.Time, roots func() map[int]bool) *census {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.newest != nil && f.newest.begun.After(after) {
 		return f.newest
 	}
 	c := &census{begun: time.Now(), origins: map[int]origin{}}
-	f.while(func() { c.all, c.failure = listProcesses() })
+	f.withForkingLock(func() { c.all, c.failure = listProcesses() })
 	known := roots()
 	for pid, p := range c.all {
 		if (f.keeper == 0 || p.parent == f.keeper) && !known[pid] && !p.zombie {

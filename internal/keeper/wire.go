@@ -31,12 +31,12 @@ type batch struct {
 
 func (b *batch) full() bool { return b.size >= batchSize }
 
-func (b *batch) control(frame []byte) {
+func (b *batch) addFrames(frame []byte) {
 	b.open = append(b.open, frame...)
 	b.size += len(frame)
 }
 
-func (b *batch) line(handle, number uint64, text []byte) {
+func (b *batch) addLine(handle, number uint64, text []byte) {
 	const copied = 8 << 10
 	b.open = appendPlace(appendHeader(b.open, kindLine, placeSize+len(text)), handle, number)
 	b.size += headerSize + placeSize + len(text)
@@ -48,12 +48,12 @@ func (b *batch) line(handle, number uint64, text []byte) {
 	b.open = nil
 }
 
-func (b *batch) ack(handle, number uint64) {
+func (b *batch) addAck(handle, number uint64) {
 	b.open = appendPlace(appendHeader(b.open, kindAck, placeSize), handle, number)
 	b.size += headerSize + placeSize
 }
 
-func (b *batch) complaint(handle uint64, c complaint) {
+func (b *batch) addComplaint(handle uint64, c complaint) {
 	b.open = appendHeader(b.open, kindStderr, 12+len(c.text))
 	b.open = binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(b.open, handle), uint32(c.dropped))
 	b.open = append(b.open, c.text...)
@@ -128,32 +128,32 @@ func newWire(conn net.Conn) *wire {
 	return w
 }
 
-// now has what there is written.
-func (w *wire) now() {
+// wakeWriter has what there is written.
+func (w *wire) wakeWriter() {
 	select {
 	case w.wake <- struct{}{}:
 	default:
 	}
 }
 
-// soon has it written within ackDelay.
-func (w *wire) soon() {
+// scheduleWrite has it written within ackDelay.
+func (w *wire) scheduleWrite() {
 	if w.timer.CompareAndSwap(false, true) {
 		time.AfterFunc(ackDelay, func() {
 			w.timer.Store(false)
-			w.now()
+			w.wakeWriter()
 		})
 	}
 }
 
-// try writes what there is, as far as that does not wait; the rest is left to write. Its caller holds nothing that gather takes.
-func (w *wire) try() {
+// tryWrite writes what there is, as far as that does not wait; the rest is left to write. Its caller holds nothing that gather takes.
+func (w *wire) tryWrite() {
 	select {
 	case w.turn <- struct{}{}:
 		w.writeSome()
 		<-w.turn
 	default:
-		w.now()
+		w.wakeWriter()
 	}
 }
 
@@ -170,7 +170,7 @@ func (w *wire) flush() {
 		select {
 		case w.turn <- struct{}{}:
 		case <-late.C:
-			w.now()
+			w.wakeWriter()
 			return
 		}
 	}
@@ -183,7 +183,7 @@ func (w *wire) flush() {
 // whether there may be more. The caller has the turn.
 func (w *wire) writeSome() bool {
 	if w.raw == nil {
-		w.now()
+		w.wakeWriter()
 		return false
 	}
 	if w.rest.size == 0 {
@@ -193,14 +193,14 @@ func (w *wire) writeSome() bool {
 		return false
 	}
 	if !w.rest.tryWrite(w.raw) {
-		w.now()
+		w.wakeWriter()
 		return false
 	}
 	return true
 }
 
-// write writes what gather collects, until the connection breaks, or nothing is left after ended is closed.
-func (w *wire) write() error {
+// runWriter writes what gather collects, until the connection breaks, or nothing is left after ended is closed.
+func (w *wire) runWriter() error {
 	for {
 		wrote, err := w.writeOnce()
 		if err != nil {

@@ -83,10 +83,10 @@ func TestLog(t *testing.T) {
 			}
 		}
 		for range 3 {
-			l.Rarely(slog.LevelInfo, "something happens", slog.String("to", "x"))
+			l.LogRarely(slog.LevelInfo, "something happens", slog.String("to", "x"))
 		}
 		time.Sleep(time.Minute)
-		l.Rarely(slog.LevelInfo, "something happens", slog.String("to", "y"))
+		l.LogRarely(slog.LevelInfo, "something happens", slog.String("to", "y"))
 		if lines := told(); len(lines) != 2 || !strings.Contains(lines[0], `level=INFO msg="something happens" times=1 to=x`) || !strings.Contains(lines[1], "times=3 to=y") {
 			t.Errorf("what is no limit: %q", lines)
 		}

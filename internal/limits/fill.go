@@ -22,11 +22,11 @@ func Fill(to, options any) {
 	})
 }
 
-// Default sets the fields of the struct that to points to as [Limit.Or] does, by the options that
+// FillDefaults sets the fields of the struct that to points to as [Limit.Or] does, by the options that
 // their tags name.
-func Default(to any) {
+func FillDefaults(to any) {
 	eachOption(reflect.ValueOf(to).Elem(), func(r *Row, field reflect.Value) {
-		if set := float(field); set == 0 || set < 0 && !r.None {
+		if set := floatOf(field); set == 0 || set < 0 && !r.None {
 			field.Set(reflect.ValueOf(r.Default).Convert(field.Type()))
 		}
 	})
@@ -38,7 +38,7 @@ func eachOption(v reflect.Value, visit func(r *Row, field reflect.Value)) {
 		f := v.Type().Field(i)
 		switch option, tagged := f.Tag.Lookup(tag); {
 		case tagged:
-			r := ofOption(option)
+			r := rowOfOption(option)
 			if r == nil {
 				panic(fmt.Sprintf("limits: %s.%s: there is no option %s", v.Type(), f.Name, option))
 			}
@@ -49,8 +49,8 @@ func eachOption(v reflect.Value, visit func(r *Row, field reflect.Value)) {
 	}
 }
 
-// ofOption returns the row of an option, nil if it has none.
-func ofOption(option string) *Row {
+// rowOfOption returns the row of an option, nil if it has none.
+func rowOfOption(option string) *Row {
 	for _, r := range table {
 		if r.Option == option && !r.again {
 			return r
@@ -67,4 +67,4 @@ func optionOf(options reflect.Value, name string) reflect.Value {
 	return options
 }
 
-func float(v reflect.Value) float64 { return v.Convert(reflect.TypeFor[float64]()).Float() }
+func floatOf(v reflect.Value) float64 { return v.Convert(reflect.TypeFor[float64]()).Float() }

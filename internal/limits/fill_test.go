@@ -38,7 +38,7 @@ func TestFill(t *testing.T) {
 	}
 
 	got = used{Depth: -1, Rate: -1, Wait: time.Minute}
-	Default(&got)
+	FillDefaults(&got)
 	want = used{Depth: MaxDepth.Value(), Rate: -1, Wait: time.Minute}
 	want.Kept.Bytes = int(ReplayBytes.Value())
 	if got != want {
@@ -50,7 +50,7 @@ func TestFill(t *testing.T) {
 			t.Error("an option that there is not was filled in")
 		}
 	}()
-	Default(&struct {
+	FillDefaults(&struct {
 		Depth int `option:"Limits.Depth"`
 	}{})
 }

@@ -10,7 +10,7 @@ import (
 
 // A Log tells the operator what clients can cause over and over: which limits are hit, and what
 // else happens in the same way. Each has at most one record a minute. It counts what limits
-// refuse. Make it with NewLog; nil discards everything; [Log.Often] has more. Its methods are safe
+// refuse. Make it with NewLog; nil discards everything; [Log.LogUpTo] has more. Its methods are safe
 // for concurrent use.
 type Log struct {
 	to      *slog.Logger
@@ -53,8 +53,8 @@ func (l *Log) Refused(r *Row) {
 	l.Hit(r)
 }
 
-// Refusals calls observe with each label of troupe.refusals and its count.
-func (l *Log) Refusals(observe func(label string, n int64)) {
+// ObserveRefusals calls observe with each label of troupe.refusals and its count.
+func (l *Log) ObserveRefusals(observe func(label string, n int64)) {
 	for label, n := range l.refused {
 		observe(label, n.Load())
 	}
@@ -67,7 +67,7 @@ func (l *Log) Hit(r *Row, attrs ...slog.Attr) {
 	if r == nil || r.Usual {
 		return
 	}
-	n := l.count(r, 1, time.Now())
+	n := l.countHit(r, 1, time.Now())
 	if n == 0 {
 		return
 	}
@@ -78,22 +78,22 @@ func (l *Log) Hit(r *Row, attrs ...slog.Attr) {
 	l.to.LogAttrs(context.Background(), slog.LevelWarn, "a limit is hit", all...)
 }
 
-// Rarely writes a record with a text, which must be one of few, and how often there was one since
+// LogRarely writes a record with a text, which must be one of few, and how often there was one since
 // the last record with this text. attrs are of this time.
-func (l *Log) Rarely(level slog.Level, text string, attrs ...slog.Attr) {
-	l.Often(1, level, text, attrs...)
+func (l *Log) LogRarely(level slog.Level, text string, attrs ...slog.Attr) {
+	l.LogUpTo(1, level, text, attrs...)
 }
 
-// Often is Rarely with up to most records a minute.
-func (l *Log) Often(most int, level slog.Level, text string, attrs ...slog.Attr) {
-	if n := l.count(text, most, time.Now()); n > 0 {
+// LogUpTo is Rarely with up to most records a minute.
+func (l *Log) LogUpTo(most int, level slog.Level, text string, attrs ...slog.Attr) {
+	if n := l.countHit(text, most, time.Now()); n > 0 {
 		l.to.LogAttrs(context.Background(), level, text, append([]slog.Attr{slog.Int("times", n)}, attrs...)...)
 	}
 }
 
-// count adds a hit, and returns how many the next record counts, 0 for no record now.
+// countHit adds a hit, and returns how many the next record counts, 0 for no record now.
 // There are most records a minute.
-func (l *Log) count(of any, most int, now time.Time) int {
+func (l *Log) countHit(of any, most int, now time.Time) int {
 	if l == nil {
 		return 0
 	}

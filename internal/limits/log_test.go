@@ -16,12 +16,12 @@ func TestOften(t *testing.T) {
 		var b bytes.Buffer
 		l := NewLog(slog.New(slog.NewTextHandler(&b, nil)))
 		for range 10 {
-			l.Often(3, slog.LevelInfo, "often")
-			l.Rarely(slog.LevelInfo, "rarely")
+			l.LogUpTo(3, slog.LevelInfo, "often")
+			l.LogRarely(slog.LevelInfo, "rarely")
 		}
 		time.Sleep(time.Minute)
-		l.Often(3, slog.LevelInfo, "often")
-		l.Rarely(slog.LevelInfo, "rarely")
+		l.LogUpTo(3, slog.LevelInfo, "often")
+		l.LogRarely(slog.LevelInfo, "rarely")
 		for text, want := range map[string]int{"msg=often times=1": 3, "msg=often times=8": 1, "msg=rarely times=1\n": 1, "msg=rarely times=10": 1, "msg=": 6} {
 			if got := strings.Count(b.String(), text); got != want {
 				t.Errorf("%q is there %d times, want %d:\n%s", text, got, want, b.String())
@@ -51,7 +51,7 @@ func TestRefused(t *testing.T) {
 		if row.Option != "" && want > 0 && !strings.Contains(log.String(), "setting="+row.Setting()) {
 			t.Errorf("%s: the flag is missing: %s", row.Counted, log.String())
 		}
-		l.Refusals(func(label string, n int64) {
+		l.ObserveRefusals(func(label string, n int64) {
 			if n != 0 && (n != 2 || label != row.Counted) {
 				t.Errorf("%s is counted %d times, as %q, want 2", row.Counted, n, label)
 			}

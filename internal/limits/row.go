@@ -140,8 +140,8 @@ func (r *Row) setBy() (option, setting string) {
 	return r.Option, r.Setting()
 }
 
-// Hit returns the row whose hits a counter has under a label, nil if no limit has that label.
-func Hit(by Counter, label string) *Row {
+// RowOf returns the row whose hits a counter has under a label, nil if no limit has that label.
+func RowOf(by Counter, label string) *Row {
 	for _, r := range table {
 		if r.By == by && r.Counted == label {
 			return r
@@ -173,17 +173,17 @@ func (r *Row) Check(v float64) error {
 	case v < float64(r.Least) && r.Most != 0 && r.Kind == Count:
 		return fmt.Errorf("it must be from %d to %d", r.Least, r.Most)
 	case v < float64(r.Least):
-		return fmt.Errorf("it must be at least %s", r.text(r.Least))
+		return fmt.Errorf("it must be at least %s", r.formatValue(r.Least))
 	case r.Most != 0 && v > float64(r.Most) && r.Kind == Count:
 		return fmt.Errorf("it must be from %d to %d", r.Least, r.Most)
 	case r.Most != 0 && v > float64(r.Most):
-		return fmt.Errorf("it must be at most %s", r.text(r.Most))
+		return fmt.Errorf("it must be at most %s", r.formatValue(r.Most))
 	}
 	return nil
 }
 
-// text is a value as messages and settings have it: 64KiB, 1m30s, 1000.
-func (r *Row) text(v int64) string {
+// formatValue is a value as messages and settings have it: 64KiB, 1m30s, 1000.
+func (r *Row) formatValue(v int64) string {
 	switch r.Kind {
 	case Time:
 		return time.Duration(v).String()
@@ -213,8 +213,8 @@ func add[T int | int64 | float64 | time.Duration](r Row) Limit[T] {
 	return Limit[T]{&r}
 }
 
-// also enters a further row of an option, for another section of the document.
-func also(r Row) bool {
+// addSecondRow enters a further row of an option, for another section of the document.
+func addSecondRow(r Row) bool {
 	r.again = true
 	table = append(table, &r)
 	return true
@@ -248,7 +248,7 @@ func Settle(group string, options any) error {
 }
 
 func (r *Row) settle(set reflect.Value) error {
-	v := float(set)
+	v := floatOf(set)
 	switch {
 	case v == 0:
 		set.Set(reflect.ValueOf(r.Default).Convert(set.Type()))

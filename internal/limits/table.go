@@ -210,7 +210,7 @@ var (
 	OutcomeBytes = add[int](Row{Section: Retried, Name: "such responses together", Kind: Size, Default: 16 * mib,
 		Beyond: "the same"})
 
-	_ = also(Row{Section: Retried, Name: "resources of one `subscriptions/listen`", Option: "Limits.SubscriptionsPerSession", Default: 1000,
+	_ = addSecondRow(Row{Section: Retried, Name: "resources of one `subscriptions/listen`", Option: "Limits.SubscriptionsPerSession", Default: 1000,
 		Beyond: "the acknowledged filter leaves them out"})
 )
 
@@ -272,7 +272,7 @@ var (
 	MaxQueued = add[int](Row{Section: Stream, Name: "bytes that wait for the connection", Option: "Limits.MaxQueued", Kind: Size, Default: mib, Least: 1, Most: gib,
 		Beyond: "the connection is cut; the client resumes", Counted: "queue-full", By: Cuts,
 		Usage: "most bytes that wait for a connection, or for the log, a `size`"})
-	_ = also(Row{Section: Stream, Name: "bytes that wait for the log", Option: "Limits.MaxQueued", Kind: Size, Default: mib,
+	_ = addSecondRow(Row{Section: Stream, Name: "bytes that wait for the log", Option: "Limits.MaxQueued", Kind: Size, Default: mib,
 		Beyond: "the handler waits"})
 	Recall = add[int](Row{Section: Stream, Name: "questions and answers kept for a second run of a call", Kind: Size, Default: 64 * kib, Shown: "64 KiB in the record of its stream",
 		Beyond: "the call may not run again: -32010 after a crash", Counted: "recall", Usual: true})

@@ -50,7 +50,7 @@ func (o *Observer) BeginSpan(ctx context.Context, op *telemetry.Operation, c *ac
 
 // startSpan begins a span of a request of principal, whose pseudonym costs only the spans that are kept.
 func (o *Observer) startSpan(ctx context.Context, op *telemetry.Operation, r *telemetry.Request, principal any) (context.Context, telemetry.Span) {
-	ctx, span := op.Start(ctx, r)
+	ctx, span := op.StartSpan(ctx, r)
 	if o.User != nil && span.Recording() {
 		span.SetUser(o.User(principal))
 	}
@@ -60,9 +60,9 @@ func (o *Observer) startSpan(ctx context.Context, op *telemetry.Operation, r *te
 // End counts an operation that has ended, and logs it if requests are logged.
 func (o *Observer) End(ctx context.Context, op *telemetry.Operation, v telemetry.Via, principal any, start time.Time, code int) {
 	took := time.Since(start)
-	op.End(ctx, v, took, code)
+	op.RecordRun(ctx, v, took, code)
 	if o.Requests.Wants(took, code) {
-		op.Request(ctx, o.Requests, v, o.Name(principal), took, code)
+		op.LogRequest(ctx, o.Requests, v, o.Name(principal), took, code)
 	}
 }
 
@@ -84,7 +84,7 @@ func (o *Observer) Begin(op *telemetry.Operation, p *actors.Peer, from actors.Or
 			code, message = err.Code, err.Message
 		}
 		o.End(ctx, op, Via(from.Via, r), from.Caller, start, code)
-		span.Settle(r)
+		span.SetRevision(r)
 		span.End(code, message)
 	}
 }
@@ -124,7 +124,7 @@ func (o *Observer) Asking(ctx context.Context, p *actors.Peer, via actors.Via, m
 	}
 	via.Client = "" // which is the server here
 	return func(params []byte) ([]byte, func(*actors.Answer)) {
-		asking := o.Tel.Ask(ctx, method, Via(via, p.Revision()), p.Session())
+		asking := o.Tel.BeginAsking(ctx, method, Via(via, p.Revision()), p.Session())
 		return withTrace(params, asking.Trace()), func(a *actors.Answer) {
 			switch {
 			case a == nil:

@@ -91,7 +91,7 @@ func (p Endings) EndStored(ctx context.Context, s *cluster.StoredSession) error 
 // findSession reads a session by its id, or by the tag of it that logs and lists have.
 func (p *Process) findSession(ctx context.Context, id string) (cluster.StoredSession, error) {
 	tag := "#" + strings.TrimPrefix(id, "#")
-	if masked := telemetry.Masked(id); masked != id {
+	if masked := telemetry.MaskIDs(id); masked != id {
 		tag = masked
 	}
 	s, err := p.Store.FindSession(ctx, func(id string) bool { return telemetry.Hash(id) == tag })

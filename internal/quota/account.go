@@ -87,9 +87,9 @@ const claim = 1 << 32
 // count on the account that it finds now.
 func (a *Account) Dropped() bool { return a.dropped.Load() }
 
-// Hold adds one to Held[what], and returns the new count. On a dropped account it fails and
+// AddHeld adds one to Held[what], and returns the new count. On a dropped account it fails and
 // counts nothing.
-func (a *Account) Hold(what int) (n int64, ok bool) {
+func (a *Account) AddHeld(what int) (n int64, ok bool) {
 	n = a.Held[what].Add(1)
 	if a.dropped.Load() {
 		a.Held[what].Add(-1)
@@ -98,8 +98,8 @@ func (a *Account) Hold(what int) (n int64, ok bool) {
 	return n, true
 }
 
-// From is the address that the account is of, "" if it is that of a tenant.
-func (a *Account) From() string {
+// NetworkAddress is the address that the account is of, "" if it is that of a tenant.
+func (a *Account) NetworkAddress() string {
 	if !a.key.from.IsValid() {
 		return ""
 	}
@@ -109,8 +109,8 @@ func (a *Account) From() string {
 // Bytes is the number of bytes that are held for the client.
 func (a *Account) Bytes() int64 { return a.bytes.Load() }
 
-// Elsewhere is how much of Held[what] the client has in use of other processes.
-func (a *Account) Elsewhere(what int) int64 { return a.heldElsewhere[what].Load() }
+// HeldElsewhere is how much of Held[what] the client has in use of other processes.
+func (a *Account) HeldElsewhere(what int) int64 { return a.heldElsewhere[what].Load() }
 
 // isIdle reports whether the account equals a new one.
 func (a *Account) isIdle(now time.Time) bool {

@@ -77,7 +77,7 @@ func (t *Accounts) Of(tenant, address string) *Account {
 	if a, ok := t.table.Get(k); ok {
 		return a
 	}
-	if Over(t.size.Add(1), t.lim.Accounts) {
+	if ExceedsLimit(t.size.Add(1), t.lim.Accounts) {
 		t.size.Add(-1)
 		t.spilled.Add(1)
 		return t.overflow
@@ -93,8 +93,8 @@ func (t *Accounts) Of(tenant, address string) *Account {
 	return a
 }
 
-// Shared reports whether a is that of clients for whom there was no account of their own: the next request of one may find another.
-func (t *Accounts) Shared(a *Account) bool { return a == t.overflow }
+// IsShared reports whether a is that of clients for whom there was no account of their own: the next request of one may find another.
+func (t *Accounts) IsShared(a *Account) bool { return a == t.overflow }
 
 // Most is the largest of what of returns for the accounts. It calls of for each.
 func (t *Accounts) Most(of func(*Account) int64) int64 {
@@ -106,8 +106,8 @@ func (t *Accounts) Most(of func(*Account) int64) int64 {
 // Len is the number of accounts.
 func (t *Accounts) Len() int { return int(t.size.Load()) }
 
-// Overflowed is how often an account was not found because there were too many.
-func (t *Accounts) Overflowed() int64 { return t.spilled.Load() }
+// OverflowCount is how often an account was not found because there were too many.
+func (t *Accounts) OverflowCount() int64 { return t.spilled.Load() }
 
 // AdmitRequest takes a place for a request of account a, or says why there is none. It fails (ok
 // is false) on a dropped account: the caller finds the account anew. The caller gives a
@@ -121,7 +121,7 @@ func (t *Accounts) AdmitRequest(a *Account) (no Refusal, ok bool) {
 		t.claimPlace(a, time.Now())
 		no = fairPlaces(load, mine, t.lim.Places, a.weight, t.active.Load())
 	}
-	if no == Admitted && Over(mine+a.elsewhere.Load(), t.lim.Each) {
+	if no == Admitted && ExceedsLimit(mine+a.elsewhere.Load(), t.lim.Each) {
 		no = OverLimit
 	}
 	if no != Admitted {
@@ -210,15 +210,15 @@ func (t *Accounts) Charge(a *Account, k Kind, n int64) (no Refusal, ok bool) {
 	return Admitted, true
 }
 
-// Crowded reports whether a has its share of the bytes, or nothing is left: what could wait should
+// IsOutOfRoom reports whether a has its share of the bytes, or nothing is left: what could wait should
 // wait then.
-func (t *Accounts) Crowded(a *Account) bool {
+func (t *Accounts) IsOutOfRoom(a *Account) bool {
 	return t.lim.Bytes >= 0 && fairBytes(t.bytes.Load(), t.kinds[Waiting].Load(), a.bytes.Load()/a.weight, t.lim.Bytes) != Admitted
 }
 
-// Spare reports whether a has half of its share left: what is held for a client's convenience only must not be what its next
+// HasSpareRoom reports whether a has half of its share left: what is held for a client's convenience only must not be what its next
 // request is refused for.
-func (t *Accounts) Spare(a *Account) bool {
+func (t *Accounts) HasSpareRoom(a *Account) bool {
 	return t.lim.Bytes < 0 || fairBytes(t.bytes.Load(), t.kinds[Waiting].Load(), 2*a.bytes.Load()/a.weight, t.lim.Bytes) == Admitted
 }
 
@@ -259,7 +259,7 @@ func (t *Accounts) ReportShares() []Share {
 	}
 	var all []part
 	look := func(a *Account) int64 {
-		p := part{Share: Share{Tenant: a.key.tenant, Address: a.From(), InFlight: a.load.Load() % claim}}
+		p := part{Share: Share{Tenant: a.key.tenant, Address: a.NetworkAddress(), InFlight: a.load.Load() % claim}}
 		if t.lim.Each > 0 {
 			p.most = float64(p.InFlight) / float64(t.lim.Each)
 		}
@@ -320,10 +320,10 @@ func (t *Accounts) HearShares(now time.Time, from string, n uint64, shares []Sha
 // SharesHeard is how many shares of other processes count here now.
 func (t *Accounts) SharesHeard() int64 { return t.elsewhere.busy.Load() }
 
-// Settle drops old claims to a place, what silent processes have reported, and the idle accounts in one of [directory.Shards] parts
+// DropStale drops old claims to a place, what silent processes have reported, and the idle accounts in one of [directory.Shards] parts
 // of the table: the next part with each call. The owner calls it about once a second, from
 // one goroutine at a time.
-func (t *Accounts) Settle(now time.Time) {
+func (t *Accounts) DropStale(now time.Time) {
 	t.mu.Lock()
 	kept := t.claimants[:0]
 	for _, a := range t.claimants {

@@ -25,7 +25,7 @@ func newAccounts(accounts int) *Accounts {
 // sweepAll settles every part of the table once.
 func (t *Accounts) sweepAll() {
 	for range directory.Shards {
-		t.Settle(time.Now())
+		t.DropStale(time.Now())
 	}
 }
 
@@ -111,7 +111,7 @@ func TestAccountsStay(t *testing.T) {
 				t.Error("a dropped account takes calls")
 			}
 			for what := range x.Held {
-				if n, ok := x.Hold(what); ok || x.Held[what].Load() != 0 {
+				if n, ok := x.AddHeld(what); ok || x.Held[what].Load() != 0 {
 					t.Errorf("a dropped account holds %d of %d", n, what)
 				}
 			}

@@ -62,8 +62,8 @@ func (b Bucket) TakeN(now time.Time, n int) (wait time.Duration) {
 	return max(time.Duration(min(seconds, 1e9)*float64(time.Second)), time.Millisecond)
 }
 
-// Wait is how long it takes until the bucket has a token; 0 if it has one now. It takes nothing.
-func (b Bucket) Wait(now time.Time) time.Duration {
+// WaitTime is how long it takes until the bucket has a token; 0 if it has one now. It takes nothing.
+func (b Bucket) WaitTime(now time.Time) time.Duration {
 	if b.l == nil {
 		return 0
 	}

@@ -142,19 +142,19 @@ func TestWait(t *testing.T) {
 	now := time.Now()
 	b := NewBucket(Rate{PerSecond: 2, Burst: 2})
 	for range 3 {
-		if got := b.Wait(now); got != 0 {
+		if got := b.WaitTime(now); got != 0 {
 			t.Errorf("a full bucket: %v", got)
 		}
 	}
 	b.TakeN(now, 2)
-	if got := b.Wait(now); got != 500*time.Millisecond {
+	if got := b.WaitTime(now); got != 500*time.Millisecond {
 		t.Errorf("an empty bucket: %v", got)
 	}
 	b.Owe(now, 2)
-	if got := b.Wait(now); got != 1500*time.Millisecond {
+	if got := b.WaitTime(now); got != 1500*time.Millisecond {
 		t.Errorf("a bucket that owes: %v", got)
 	}
-	if got := (Bucket{}).Wait(now); got != 0 {
+	if got := (Bucket{}).WaitTime(now); got != 0 {
 		t.Errorf("no bucket: %v", got)
 	}
 }

@@ -67,7 +67,7 @@ func TestWaitingBytesAreTheirOwners(t *testing.T) {
 	if no, ok := a.Charge(greedy, Bodies, 60*mib); no != Admitted || !ok || !waits.ChargeAnyway(a, greedy, Waiting, 200*mib) {
 		t.Fatalf("not counted: reason %d", no)
 	}
-	if no, _ := a.Charge(greedy, Bodies, 1); no != Full || !a.Crowded(greedy) {
+	if no, _ := a.Charge(greedy, Bodies, 1); no != Full || !a.IsOutOfRoom(greedy) {
 		t.Errorf("who holds more than there is gets more: reason %d", no)
 	}
 	if no, _ := a.Charge(quiet, Bodies, 2*mib); no != Admitted {

@@ -33,7 +33,7 @@
 // # Accounts that are dropped
 //
 // An account with nothing in use and full buckets is as good as a new one.
-// [Accounts.Settle] drops it. A caller that counts something on an account must therefore
+// [Accounts.DropStale] drops it. A caller that counts something on an account must therefore
 // ask afterwards whether it was dropped meanwhile ([Account.Dropped]), and if so count on
 // the account that it finds now. AdmitRequest, EnterRequest and Hold fail in that case:
 //

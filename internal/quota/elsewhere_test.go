@@ -81,7 +81,7 @@ func TestHeardInUse(t *testing.T) {
 		if got := admits(); got != calls {
 			t.Errorf("%s: %d calls are admitted, want %d", what, got, calls)
 		}
-		if got := acc.Of("anon", "192.0.2.1").Elsewhere(0); got != held {
+		if got := acc.Of("anon", "192.0.2.1").HeldElsewhere(0); got != held {
 			t.Errorf("%s: %d are held elsewhere, want %d", what, got, held)
 		}
 		if got := acc.SharesHeard(); got != shares {
@@ -99,17 +99,17 @@ func TestHeardInUse(t *testing.T) {
 	acc.HearShares(now, "b", 3, nil)
 	want("only the 10 of c", 54, 1, 1)
 	for range 2 * 256 {
-		acc.Settle(now)
+		acc.DropStale(now)
 	}
 	want("the account was not dropped", 54, 1, 1)
 	now = now.Add(HeardFor / 2)
-	acc.Settle(now)
+	acc.DropStale(now)
 	want("c is silent", 64, 0, 0)
 	acc.HearShares(now, "b", 2, use(60, 5))
 	want("an old report of b", 64, 0, 0)
 	now = now.Add(time.Hour)
 	for range 2 * 256 {
-		acc.Settle(now)
+		acc.DropStale(now)
 	}
 	if n := acc.Len(); n != 0 {
 		t.Errorf("%d accounts are left", n)
@@ -128,9 +128,9 @@ func TestReport(t *testing.T) {
 	}
 	acc.Of("takes", "").Buckets[0].TakeN(now, 60)
 	acc.Of("takes", "").Buckets[0].GiveBackN(now, 10)
-	acc.Of("anon", "2001:db8::1").Hold(0)
+	acc.Of("anon", "2001:db8::1").AddHeld(0)
 	for range 40 {
-		acc.Of("anon", "2001:db8::1").Hold(0)
+		acc.Of("anon", "2001:db8::1").AddHeld(0)
 	}
 	acc.Of("little", "").Buckets[0].TakeN(now, 3)
 	acc.EnterRequest(acc.Of("little", ""))

@@ -11,8 +11,8 @@ const (
 	OverLimit         // the account has Limits.Each requests in flight, here and elsewhere
 )
 
-// Over reports whether n exceeds the limit; a negative limit means no limit.
-func Over(n int64, limit int) bool { return limit >= 0 && n > int64(limit) }
+// ExceedsLimit reports whether n exceeds the limit; a negative limit means no limit.
+func ExceedsLimit(n int64, limit int) bool { return limit >= 0 && n > int64(limit) }
 
 // isBusy reports whether few places are left when load of limit are in use: from there on
 // clients share the places.

@@ -32,12 +32,12 @@ func (h *Holding) ChargeAnyway(t *Accounts, a *Account, k Kind, n int64) (ok boo
 	return ok
 }
 
-// Spare is [Accounts.Spare] of the client for which h holds bytes, and true if it holds none.
-func (h *Holding) Spare() bool { return h.t == nil || h.t.Spare(h.a) }
+// HasSpareRoom is [Accounts.HasSpareRoom] of the client for which h holds bytes, and true if it holds none.
+func (h *Holding) HasSpareRoom() bool { return h.t == nil || h.t.HasSpareRoom(h.a) }
 
-// Extend is Grow if there is room for n bytes more. Otherwise it says why not. The holding must
+// GrowIfRoom is Grow if there is room for n bytes more. Otherwise it says why not. The holding must
 // hold something, or its account might be dropped.
-func (h *Holding) Extend(n int64) Refusal {
+func (h *Holding) GrowIfRoom(n int64) Refusal {
 	if h.t == nil || h.n.Load() == over {
 		return Admitted
 	}
@@ -88,8 +88,8 @@ func (h *Holding) Free() {
 	}
 }
 
-// Move takes over what from holds; from then holds nothing. Nobody else may use either.
-func (h *Holding) Move(from *Holding) {
+// TakeFrom takes over what from holds; from then holds nothing. Nobody else may use either.
+func (h *Holding) TakeFrom(from *Holding) {
 	h.t, h.a, h.kind = from.t, from.a, from.kind
 	h.n.Store(from.n.Load())
 	from.t = nil

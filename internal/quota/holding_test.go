@@ -31,11 +31,11 @@ func TestHolding(t *testing.T) {
 	held("charged", 100)
 	h.Grow(50)
 	held("grown", 150)
-	if no := h.Extend(50); no != Admitted {
+	if no := h.GrowIfRoom(50); no != Admitted {
 		t.Errorf("a little more: reason %d", no)
 	}
 	held("extended", 200)
-	if no := h.Extend(20 * mib); no != Full {
+	if no := h.GrowIfRoom(20 * mib); no != Full {
 		t.Errorf("too much more: reason %d", no)
 	}
 	held("extended by too much", 200)
@@ -69,7 +69,7 @@ func TestHoldingAtOnce(t *testing.T) {
 		for i := range 4 {
 			wg.Go(func() { h.Set(int64(i)); h.Grow(3) })
 		}
-		wg.Go(func() { h.Extend(2) })
+		wg.Go(func() { h.GrowIfRoom(2) })
 		wg.Go(h.Free)
 		wg.Wait()
 	}

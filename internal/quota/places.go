@@ -158,8 +158,8 @@ func (p *Places[W]) TakeOut(out func(W) bool) (all []W) {
 	return all
 }
 
-// Waiting returns the work in the lines.
-func (p *Places[W]) Waiting() []W {
+// WaitingWork returns the work in the lines.
+func (p *Places[W]) WaitingWork() []W {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	all := make([]W, 0, p.waiting)

@@ -19,10 +19,10 @@ import (
 )
 
 const (
-	every    = 500 * time.Millisecond // between two looks at a store that others change, too
-	alone    = 30 * time.Second       // between two looks for what has ended, where no others change it
-	readTime = 2 * time.Second        // for a look
-	gap      = 3 * time.Second        // between two looks, of which the second one finds what was removed meanwhile
+	readEvery   = 500 * time.Millisecond // between two looks at a store that others change, too
+	expireEvery = 30 * time.Second       // between two looks for what has ended, where no others change it
+	readTime    = 2 * time.Second        // for a look
+	longestGap  = 3 * time.Second        // between two looks, of which the second one finds what was removed meanwhile
 )
 
 const (
@@ -79,17 +79,17 @@ func New(c Config) *List {
 
 // Start reads the revocations, and from then on what other processes change. Until they could be read every token is refused as one that cannot be verified.
 func (l *List) Start() {
-	l.table.Store(&table{unread: true})
-	l.look()
+	l.table.Store(&table{notRead: true})
+	l.refreshAndLog()
 	l.running.Go(func() {
 		for {
-			wait := alone
+			wait := expireEvery
 			if l.mustRead() {
-				wait = every
+				wait = readEvery
 			}
 			select {
 			case <-time.After(wait):
-				l.look()
+				l.refreshAndLog()
 			case <-l.ctx.Done():
 				return
 			}
@@ -111,8 +111,8 @@ func (l *List) Refusal(id *auth.Identity) *auth.Refusal {
 	if t == nil {
 		return nil
 	}
-	if t.unread {
-		return unread()
+	if t.notRead {
+		return unavailableRefusal()
 	}
 	if r := t.find(id, l.Records.Now()); r != nil {
 		return r.refusal(id)
@@ -163,13 +163,13 @@ func (l *List) Revoke(ctx context.Context, want Revocation) (Revocation, error) 
 	if err := r.check(); err != nil {
 		return Revocation{}, err
 	}
-	r.ID = r.id()
+	r.ID = r.deriveID()
 	err := store.ErrConflict
 	for n := 0; n < attempts && errors.Is(err, store.ErrConflict); n++ {
 		var made Revocation
 		var rev uint64
-		if made, rev, err = l.put(ctx, r); err == nil {
-			l.apply([]change{{made.ID, rev, &made, time.Now()}}, false, time.Time{})
+		if made, rev, err = l.storeRevocation(ctx, r); err == nil {
+			l.applyChanges([]change{{made.ID, rev, &made, time.Now()}}, false, time.Time{})
 			if err = l.EndStored(ctx, &made); err != nil {
 				err = fmt.Errorf("%w: %w", ErrRest, err)
 			}
@@ -179,15 +179,15 @@ func (l *List) Revoke(ctx context.Context, want Revocation) (Revocation, error) 
 	return Revocation{}, err
 }
 
-// put stores a revocation, in the place of the one that there is about the same.
-func (l *List) put(ctx context.Context, r Revocation) (Revocation, uint64, error) {
+// storeRevocation stores a revocation, in the place of the one that there is about the same.
+func (l *List) storeRevocation(ctx context.Context, r Revocation) (Revocation, uint64, error) {
 	var old *record
 	data, rev, err := l.Records.Peek(ctx, r.ID)
 	switch {
 	case err == nil:
-		old, err = decode(data)
+		old, err = decodeRecord(data)
 	case errors.Is(err, store.ErrNotFound):
-		err = l.admit(ctx)
+		err = l.checkRoom(ctx)
 	}
 	if err != nil {
 		return r, 0, err
@@ -208,8 +208,8 @@ func (l *List) put(ctx context.Context, r Revocation) (Revocation, uint64, error
 	return stored.Revocation, rev, err
 }
 
-// admit refuses a revocation for which there is no room.
-func (l *List) admit(ctx context.Context) error {
+// checkRoom refuses a revocation for which there is no room.
+func (l *List) checkRoom(ctx context.Context) error {
 	if err := l.refresh(ctx); err != nil {
 		return err
 	}
@@ -252,13 +252,13 @@ func (l *List) Remove(ctx context.Context, id string) (Revocation, error) {
 		var rev uint64
 		var r *record
 		if data, rev, err = l.Records.Peek(ctx, id); err == nil {
-			r, err = decode(data)
+			r, err = decodeRecord(data)
 		}
 		if err == nil {
 			err = l.Records.Delete(ctx, id, rev)
 		}
 		if err == nil {
-			l.apply([]change{{id: id, rev: rev + 1}}, false, time.Time{})
+			l.applyChanges([]change{{id: id, rev: rev + 1}}, false, time.Time{})
 			return r.Revocation, nil
 		}
 	}
@@ -275,8 +275,8 @@ func (l *List) mustRead() bool {
 	return l.Shared || l.read.IsZero()
 }
 
-// look reads what has changed, and forgets what has ended.
-func (l *List) look() {
+// refreshAndLog reads what has changed, and forgets what has ended.
+func (l *List) refreshAndLog() {
 	ctx, cancel := context.WithTimeout(l.ctx, readTime)
 	defer cancel()
 	err := l.refresh(ctx)
@@ -298,7 +298,7 @@ func (l *List) look() {
 // refresh reads what has changed since the last read; or everything, if that is so long ago that nothing is left of what was removed meanwhile. One read runs at a time.
 func (l *List) refresh(ctx context.Context) error {
 	if !l.mustRead() {
-		l.apply(nil, false, time.Time{})
+		l.applyChanges(nil, false, time.Time{})
 		return nil
 	}
 	select {
@@ -310,7 +310,7 @@ func (l *List) refresh(ctx context.Context) error {
 	began := time.Now().Round(0) // by the wall: a machine that sleeps does not count that time otherwise
 	l.mu.Lock()
 	since, next := began.Sub(l.read), l.next
-	whole := l.read.IsZero() || l.away || since < 0 || since > gap
+	whole := l.read.IsZero() || l.away || since < 0 || since > longestGap
 	l.mu.Unlock()
 	if whole {
 		next = 0
@@ -320,7 +320,7 @@ func (l *List) refresh(ctx context.Context) error {
 		next = rev + 1
 		c := change{id: id, rev: rev}
 		if len(data) > 0 {
-			r, err := decode(data)
+			r, err := decodeRecord(data)
 			if err != nil || r.ID != id {
 				l.Log.Error("a revocation does not count here", slog.String("id", id), slog.Any("err", cmp.Or(err, errForm)))
 				return
@@ -335,12 +335,12 @@ func (l *List) refresh(ctx context.Context) error {
 	l.mu.Lock()
 	l.read, l.next = began, next
 	l.mu.Unlock()
-	l.apply(found, whole, began)
+	l.applyChanges(found, whole, began)
 	return nil
 }
 
-// apply notes what has changed, and has what those hold ended who are revoked by it. With whole, what was known before a time counts on only if it was found again.
-func (l *List) apply(found []change, whole bool, before time.Time) {
+// applyChanges notes what has changed, and has what those hold ended who are revoked by it. With whole, what was known before a time counts on only if it was found again.
+func (l *List) applyChanges(found []change, whole bool, before time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	old, changed := l.all, whole || len(found) > 0
@@ -361,7 +361,7 @@ func (l *List) apply(found []change, whole bool, before time.Time) {
 	}
 	now := l.Records.Now()
 	for id, e := range l.all {
-		if e.ended(now) {
+		if e.hasEnded(now) {
 			delete(l.all, id)
 			changed = true
 		}
@@ -369,7 +369,7 @@ func (l *List) apply(found []change, whole bool, before time.Time) {
 	if !changed {
 		return
 	}
-	if t := l.table.Load(); t == nil || !t.unread || !l.read.IsZero() {
+	if t := l.table.Load(); t == nil || !t.notRead || !l.read.IsZero() {
 		l.table.Store(newTable(l.all))
 	}
 	var news Match

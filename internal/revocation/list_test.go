@@ -173,7 +173,7 @@ func (n *node) ends(subject string) (times int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, m := range n.ended {
-		if m.Is("https://a.example", subject, "app") {
+		if m.IsAbout("https://a.example", subject, "app") {
 			times++
 		}
 	}

@@ -43,7 +43,7 @@ func NewOperated(all operable, tell func(error) error, about About) Operated {
 	return Operated{all, tell, about}
 }
 
-func shown(r *Revocation) admin.Revocation {
+func adminRevocationOf(r *Revocation) admin.Revocation {
 	return admin.RevocationOf(r.ID, r.Subject, r.Client, r.Issuer, r.Created, r.Expires)
 }
 
@@ -52,7 +52,7 @@ func (o Operated) Revocations(ctx context.Context) ([]admin.Revocation, error) {
 	found, err := o.of.List(ctx)
 	all := make([]admin.Revocation, len(found))
 	for i := range found {
-		all[i] = shown(&found[i])
+		all[i] = adminRevocationOf(&found[i])
 	}
 	return all, o.tell(err)
 }
@@ -61,7 +61,7 @@ func (o Operated) Revocations(ctx context.Context) ([]admin.Revocation, error) {
 func (o Operated) Revoke(ctx context.Context, want admin.RevocationRequest) (admin.Revocation, error) {
 	if want.Key != "" {
 		r, err := o.of.RevokeKey(ctx, want.Key)
-		return shown(&r), o.tell(err)
+		return adminRevocationOf(&r), o.tell(err)
 	}
 	if err := o.checkIssuer(want.Issuer); err != nil {
 		return admin.Revocation{}, o.tell(err)
@@ -69,7 +69,7 @@ func (o Operated) Revoke(ctx context.Context, want admin.RevocationRequest) (adm
 	asked := Revocation{Subject: want.Subject, Client: want.Client, Issuer: want.Issuer, Ban: want.Ban, Expires: want.Expires}
 	held := o.countHeld(ctx, asked)
 	r, err := o.of.Revoke(ctx, asked)
-	told := shown(&r)
+	told := adminRevocationOf(&r)
 	told.Held = held
 	return told, o.tell(err)
 }
@@ -103,5 +103,5 @@ func (o Operated) countHeld(ctx context.Context, r Revocation) *admin.Held {
 // RemoveRevocation implements [admin.Revocations].
 func (o Operated) RemoveRevocation(ctx context.Context, id string) (admin.Revocation, error) {
 	r, err := o.of.Remove(ctx, id)
-	return shown(&r), o.tell(err)
+	return adminRevocationOf(&r), o.tell(err)
 }

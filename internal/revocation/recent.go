@@ -22,7 +22,7 @@ type recentTask[K any] struct {
 }
 
 // recent is for how long a task is one of them: longer than it takes until every node has heard of a revocation.
-const recent = 10 * time.Second
+const recentFor = 10 * time.Second
 
 // Add adds a task that a token has made, and forgets those that are older than others can be.
 func (r *Recent[K]) Add(key K, token *auth.Identity) {
@@ -30,14 +30,14 @@ func (r *Recent[K]) Add(key K, token *auth.Identity) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	old := 0
-	for old < len(r.all) && r.all[old].made.Before(now.Add(-recent)) {
+	for old < len(r.all) && r.all[old].made.Before(now.Add(-recentFor)) {
 		old++
 	}
 	r.all = append(r.all[old:], recentTask[K]{key, token, now})
 }
 
-// Refused returns those whose tokens l refuses.
-func (r *Recent[K]) Refused(l *List) (keys []K) {
+// RefusedBy returns those whose tokens l refuses.
+func (r *Recent[K]) RefusedBy(l *List) (keys []K) {
 	r.mu.Lock()
 	all := slices.Clone(r.all)
 	r.mu.Unlock()

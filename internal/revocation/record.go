@@ -90,7 +90,7 @@ type record struct {
 // errForm is the error of a record that cannot be read. A newer release may have written it.
 var errForm = errors.New("a record of a revocation cannot be read")
 
-func decode(data []byte) (*record, error) {
+func decodeRecord(data []byte) (*record, error) {
 	r := new(record)
 	if err := json.Unmarshal(data, r); err != nil {
 		return nil, fmt.Errorf("%w: %w", errForm, err)
@@ -101,7 +101,7 @@ func decode(data []byte) (*record, error) {
 	if err := r.check(); err != nil {
 		return nil, fmt.Errorf("%w: %w", errForm, err)
 	}
-	if r.ID != r.id() || r.Created.IsZero() || r.Ban != r.Expires.IsZero() {
+	if r.ID != r.deriveID() || r.Created.IsZero() || r.Ban != r.Expires.IsZero() {
 		return nil, fmt.Errorf("%w: %.80q is not as this release writes it", errForm, r.ID)
 	}
 	r.rest = unknown.Of[record](data)
@@ -139,8 +139,8 @@ const idBytes = 10
 
 var idEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// id returns the id of the revocations of whom r is about.
-func (r *Revocation) id() string {
+// deriveID returns the id of the revocations of whom r is about.
+func (r *Revocation) deriveID() string {
 	var b []byte
 	for _, part := range []string{r.Issuer, r.Subject, r.Client} {
 		b = binary.BigEndian.AppendUint64(b, uint64(len(part)))
@@ -156,12 +156,12 @@ func isID(s string) bool {
 	return err == nil && len(b) == idBytes
 }
 
-// ended reports whether the revocation refuses nothing more.
-func (r *Revocation) ended(now time.Time) bool { return !r.Ban && !now.Before(r.Expires) }
+// hasEnded reports whether the revocation refuses nothing more.
+func (r *Revocation) hasEnded(now time.Time) bool { return !r.Ban && !now.Before(r.Expires) }
 
 // refuses reports whether a token of r's subject, or of its client, is refused. One that does not say when it was issued counts as issued before.
 func (r *Revocation) refuses(id *auth.Identity, now time.Time) bool {
-	return (r.Issuer == "" || r.Issuer == id.Issuer) && (r.Ban || id.Issued.IsZero() || id.Issued.Before(r.Created)) && !r.ended(now)
+	return (r.Issuer == "" || r.Issuer == id.Issuer) && (r.Ban || id.Issued.IsZero() || id.Issued.Before(r.Created)) && !r.hasEnded(now)
 }
 
 // refusal is what the client of a revoked token is told.

@@ -11,7 +11,7 @@ import (
 func FuzzRecord(f *testing.F) {
 	made := time.Date(2026, 7, 28, 12, 0, 0, 0, time.UTC)
 	for _, r := range []Revocation{{Subject: "alice", Issuer: "https://id.example.com"}, {Client: "app", Ban: true}, {Subject: "ä\u2028", Issuer: auth.KeyIssuer}} {
-		r.ID, r.Created = r.id(), made
+		r.ID, r.Created = r.deriveID(), made
 		if !r.Ban {
 			r.Expires = made.Add(DefaultLife)
 		}
@@ -23,7 +23,7 @@ func FuzzRecord(f *testing.F) {
 		f.Add(append(data[:len(data)-1:len(data)-1], `,"later":{"a":[1]}}`...))
 	}
 	old := Revocation{Subject: "alice", Expires: made.AddDate(-2026, 0, 0)}
-	old.ID, old.Created = old.id(), old.Expires.Add(-time.Hour) // before the zero time
+	old.ID, old.Created = old.deriveID(), old.Expires.Add(-time.Hour) // before the zero time
 	data, err := recordOf(old, nil).encode()
 	if err != nil {
 		f.Fatal(err)
@@ -33,7 +33,7 @@ func FuzzRecord(f *testing.F) {
 	f.Add([]byte(`{"v":1,"id":"a","subject":"b","created":"2026-07-28T12:00:00Z","ban":true}`))
 	f.Add([]byte(`null`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		r, err := decode(data)
+		r, err := decodeRecord(data)
 		if err != nil {
 			return
 		}
@@ -41,7 +41,7 @@ func FuzzRecord(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		same, err := decode(again)
+		same, err := decodeRecord(again)
 		if err != nil {
 			t.Fatalf("%s was written as %s: %v", data, again, err)
 		}
@@ -54,7 +54,7 @@ func FuzzRecord(f *testing.F) {
 		if now := a.Created; table.find(id, now) == nil && now.Before(a.Expires) {
 			t.Fatalf("%+v refuses nothing of whom it names", a)
 		}
-		if !(Match{a}).Is(a.Issuer, a.Subject, a.Client) {
+		if !(Match{a}).IsAbout(a.Issuer, a.Subject, a.Client) {
 			t.Fatalf("%+v is about nobody", a)
 		}
 		longer := a

@@ -19,7 +19,7 @@ type entry struct {
 // table has the revocations by whom they are about. It does not change.
 type table struct {
 	subjects, clients map[string][]*Revocation
-	unread            bool // nobody knows yet which there are
+	notRead           bool // nobody knows yet which there are
 }
 
 // newTable returns the table of revocations, nil for none.
@@ -56,17 +56,17 @@ func (t *table) find(id *auth.Identity, now time.Time) *Revocation {
 // Match are revocations, for finding those whom they are about.
 type Match []Revocation
 
-// Is reports whether one of them is about a principal.
-func (m Match) Is(issuer, subject, client string) bool {
+// IsAbout reports whether one of them is about a principal.
+func (m Match) IsAbout(issuer, subject, client string) bool {
 	return slices.ContainsFunc(m, func(r Revocation) bool {
 		return (r.Issuer == "" || r.Issuer == issuer) && (r.Subject == "" || r.Subject == subject) && (r.Client == "" || r.Client == client)
 	})
 }
 
 // errUnread is the error of a node that has not read the revocations yet.
-var errUnread = errors.New("the revocations were not read yet")
+var errNotRead = errors.New("the revocations were not read yet")
 
-// unread is what the client of a token is told while nobody knows which revocations there are.
-func unread() *auth.Refusal {
-	return &auth.Refusal{Status: http.StatusServiceUnavailable, Reason: auth.ReasonUnavailable, Text: auth.TextUnavailable, RetryAfter: time.Second, Err: errUnread}
+// unavailableRefusal is what the client of a token is told while nobody knows which revocations there are.
+func unavailableRefusal() *auth.Refusal {
+	return &auth.Refusal{Status: http.StatusServiceUnavailable, Reason: auth.ReasonUnavailable, Text: auth.TextUnavailable, RetryAfter: time.Second, Err: errNotRead}
 }

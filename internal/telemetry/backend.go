@@ -17,15 +17,15 @@ type backends struct {
 
 // BackendStarted records how long the start of an instance took, and why it cannot serve, "" if it can.
 func (i *Instruments) BackendStarted(backend, failed string, took time.Duration) {
-	recordOf(i.backends.starts, backend, cmp.Or(failed, "ready"), took)
+	recordDuration(i.backends.starts, backend, cmp.Or(failed, "ready"), took)
 }
 
 // BackendWaited records how long a call waited for an instance, and why it got none, "" if it got one.
 func (i *Instruments) BackendWaited(backend, refused string, took time.Duration) {
-	recordOf(i.backends.waits, backend, cmp.Or(refused, "given"), took)
+	recordDuration(i.backends.waits, backend, cmp.Or(refused, "given"), took)
 }
 
-func recordOf(h metric.Float64Histogram, backend, outcome string, took time.Duration) {
+func recordDuration(h metric.Float64Histogram, backend, outcome string, took time.Duration) {
 	if h != nil {
 		h.Record(context.Background(), took.Seconds(), metric.WithAttributes(attribute.String("backend", backend), attribute.String("outcome", outcome)))
 	}

@@ -23,12 +23,12 @@ func observing(t testing.TB, traced bool) func() {
 	if err != nil {
 		t.Fatal(err)
 	}
-	op, id := in.Operations("demo").Operation(mcp.MethodToolsCall, "echo"), []byte("1")
+	op, id := in.NewOperations("demo").Operation(mcp.MethodToolsCall, "echo"), []byte("1")
 	via := Via{Revision: mcp.Latest, HTTP: 1, Client: "127.0.0.1:1234"}
 	return func() {
 		r := Request{Via: via, ID: id}
-		ctx, span := op.Start(context.Background(), &r)
-		op.End(ctx, via, time.Millisecond, 0)
+		ctx, span := op.StartSpan(context.Background(), &r)
+		op.RecordRun(ctx, via, time.Millisecond, 0)
 		span.End(0, "")
 	}
 }

@@ -18,8 +18,8 @@ type Gauge struct {
 	ReadPairs func(observe func(label, second string, v int64))
 }
 
-// Observe registers gauges with the provider. remove removes them.
-func Observe(mp metric.MeterProvider, gauges []Gauge) (remove func() error, err error) {
+// RegisterGauges registers gauges with the provider. remove removes them.
+func RegisterGauges(mp metric.MeterProvider, gauges []Gauge) (remove func() error, err error) {
 	if mp == nil {
 		return func() error { return nil }, nil
 	}

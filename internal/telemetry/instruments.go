@@ -126,7 +126,7 @@ func (i *Instruments) SessionEnded(v Via, lasted time.Duration) {
 	}
 }
 
-// Operations returns an empty table for a server.
-func (i *Instruments) Operations(server string) *Operations {
+// NewOperations returns an empty table for a server.
+func (i *Instruments) NewOperations(server string) *Operations {
 	return &Operations{in: i, server: server, all: make(map[opKey]*Operation)}
 }

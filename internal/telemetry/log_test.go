@@ -13,7 +13,7 @@ func TestDiscreet(t *testing.T) {
 	const id, tagged = "abcdefghijklmnopqrstuvwx23", "abcdefghijklmnopqrstuvwx234567abcdefghi" // both of one session
 	const hash = "#836b91aa8177"
 	var b strings.Builder
-	log := slog.New(Discreet(slog.NewTextHandler(&b, nil))).With("with", "ev.t.s."+id).WithGroup("g")
+	log := slog.New(NewMaskingHandler(slog.NewTextHandler(&b, nil))).With("with", "ev.t.s."+id).WithGroup("g")
 	log.Info("stream "+id+".17.0 and "+tagged, "id", id, "error", errors.New("no "+tagged), slog.Group("in", "deep", `"`+id+`"`),
 		"list", []string{"x", id}, "valuer", valuer(id), "n", 7, "text", "as it was", "open", open(id+"\xff"))
 	got := b.String()
@@ -51,7 +51,7 @@ func TestMasked(t *testing.T) {
 		id[1:]: id[1:], strings.ToUpper(id): strings.ToUpper(id), "1" + id: "1" + id, "a1" + id[2:]: "a1" + id[2:],
 		"the quick brown fox jumps over": "the quick brown fox jumps over",
 	} {
-		if got := Masked(text); got != want {
+		if got := MaskIDs(text); got != want {
 			t.Errorf("%q becomes %q, want %q", text, got, want)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// Operations are the operations of one server. Make them with Instruments.Operations; they live
+// Operations are the operations of one server. Make them with Instruments.NewOperations; they live
 // as long as the server.
 type Operations struct {
 	in     *Instruments
@@ -34,7 +34,7 @@ type Operation struct {
 	method, name string
 	span         string
 	attrs        []attribute.KeyValue
-	named        [mcp.Latest + 1]atomic.Pointer[named] // what logs its requests, by revision
+	handlers     [mcp.Latest + 1]atomic.Pointer[lineHandlers] // what logs its requests, by revision
 
 	ok     [transports][mcp.Latest + 1]atomic.Pointer[count] // what successes are counted under, by transport and revision
 	mu     sync.Mutex                                        // guards the rest
@@ -96,8 +96,8 @@ func (o *Operation) attrsOf(d Detail, v Via, failure string) []metric.RecordOpti
 	return []metric.RecordOption{metric.WithAttributeSet(set)}
 }
 
-// Of reports whether o belongs to s.
-func (o *Operation) Of(s *Operations) bool { return o.of == s }
+// BelongsTo reports whether o belongs to s.
+func (o *Operation) BelongsTo(s *Operations) bool { return o.of == s }
 
 // ToolError is the code of a result with isError.
 const ToolError = 1
@@ -132,24 +132,24 @@ func failureAttrs(failure string) []attribute.KeyValue {
 	return []attribute.KeyValue{attribute.String("error.type", failure), attribute.String("rpc.response.status_code", failure)}
 }
 
-// End records one run, and how long it took; code 0 is success, ToolError a tool's own error, and any other the code of the
+// RecordRun records one run, and how long it took; code 0 is success, ToolError a tool's own error, and any other the code of the
 // error response.
-func (o *Operation) End(ctx context.Context, v Via, took time.Duration, code int) {
+func (o *Operation) RecordRun(ctx context.Context, v Via, took time.Duration, code int) {
 	in := o.of.in
 	if in.duration == nil {
 		return
 	}
 	c := o.countFor(v, code)
 	in.duration.Record(ctx, took.Seconds(), c.in...)
-	in.series.add(ctx, c)
+	in.series.countCoarse(ctx, c)
 }
 
 // countFor returns what an outcome is counted under. Only failures take a lock.
 func (o *Operation) countFor(v Via, code int) *count {
 	if code != 0 || v.Revision > mcp.Latest {
-		return o.failure(v, code)
+		return o.failureCount(v, code)
 	}
-	at := &o.ok[v.transport()][v.Revision]
+	at := &o.ok[v.transportIndex()][v.Revision]
 	c := at.Load()
 	if c == nil {
 		c = o.of.in.series.countFor(o, v, "")
@@ -161,7 +161,7 @@ func (o *Operation) countFor(v Via, code int) *count {
 // maxCodes is how many codes of an operation are told apart: handlers make up codes of their own.
 const maxCodes = 32
 
-func (o *Operation) failure(v Via, code int) *count {
+func (o *Operation) failureCount(v Via, code int) *count {
 	v = v.ofMetrics()
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -182,10 +182,10 @@ func (o *Operation) failure(v Via, code int) *count {
 	return c
 }
 
-// Start begins a span, if there is a tracer, and brings the baggage of the request into the context.
+// StartSpan begins a span, if there is a tracer, and brings the baggage of the request into the context.
 // The span is zero if there is no tracer. Most spans are not kept, so it allocates nothing of its own for one
 // without a parent and links.
-func (o *Operation) Start(ctx context.Context, r *Request) (context.Context, Span) {
+func (o *Operation) StartSpan(ctx context.Context, r *Request) (context.Context, Span) {
 	tracer := o.of.in.tracer
 	if tracer == nil {
 		return ctx, Span{}

@@ -23,8 +23,8 @@ type Asking struct {
 	Context context.Context
 }
 
-// Ask begins to observe a request to a client.
-func (i *Instruments) Ask(ctx context.Context, method string, v Via, session string) *Asking {
+// BeginAsking begins to observe a request to a client.
+func (i *Instruments) BeginAsking(ctx context.Context, method string, v Via, session string) *Asking {
 	a := &Asking{in: i, method: method, via: v, start: time.Now(), Context: ctx}
 	if i.tracer == nil {
 		return a
@@ -66,16 +66,16 @@ func (a *Asking) End(code int, why, message string) {
 	if a.in.asked == nil {
 		return
 	}
-	if code != 0 && !protocolCode(code) { // a client makes up codes of its own
+	if code != 0 && !isProtocolCode(code) { // a client makes up codes of its own
 		attrs = failureAttrs(OtherError)
 	}
 	attrs = append(append(attrs, attribute.String("mcp.method.name", a.method)), a.via.attrs()...)
 	a.in.asked.Record(context.WithoutCancel(a.Context), time.Since(a.start).Seconds(), metric.WithAttributes(attrs...))
 }
 
-// protocolCode reports whether a client may mean something by a code: those of JSON-RPC, and that of a
+// isProtocolCode reports whether a client may mean something by a code: those of JSON-RPC, and that of a
 // user who has refused.
-func protocolCode(code int) bool {
+func isProtocolCode(code int) bool {
 	switch code {
 	case -1, mcp.CodeParseError, mcp.CodeInvalidRequest, mcp.CodeMethodNotFound, mcp.CodeInvalidParams, mcp.CodeInternalError:
 		return true

@@ -25,15 +25,15 @@ func (r *Requests) Wants(took time.Duration, code int) bool {
 
 // named are handlers whose records say what the lines of an operation have in common, and of successes the outcome. They are
 // made once: to write that again in each line would cost as much as the rest of it.
-type named struct {
+type lineHandlers struct {
 	of             *Requests
 	plain, success slog.Handler
 }
 
 // handlersOf are the handlers of r for lines of the operation that say a revision.
-func (o *Operation) handlersOf(r *Requests, v mcp.Revision) *named {
+func (o *Operation) handlersOf(r *Requests, v mcp.Revision) *lineHandlers {
 	if v <= mcp.Latest {
-		if h := o.named[v].Load(); h != nil && h.of == r {
+		if h := o.handlers[v].Load(); h != nil && h.of == r {
 			return h
 		}
 	}
@@ -42,9 +42,9 @@ func (o *Operation) handlersOf(r *Requests, v mcp.Revision) *named {
 		attrs = append(attrs, slog.String("target", o.name))
 	}
 	h := r.Log.Handler().WithAttrs(append(attrs, slog.String("revision", v.String())))
-	n := &named{r, h, h.WithAttrs([]slog.Attr{slog.String("outcome", succeeded)})}
+	n := &lineHandlers{r, h, h.WithAttrs([]slog.Attr{slog.String("outcome", succeeded)})}
 	if v <= mcp.Latest {
-		o.named[v].Store(n)
+		o.handlers[v].Store(n)
 	}
 	return n
 }
@@ -52,9 +52,9 @@ func (o *Operation) handlersOf(r *Requests, v mcp.Revision) *named {
 // succeeded is the outcome of a request that has not failed; of others it is their error.type.
 const succeeded = "ok"
 
-// Request logs a request that has ended. It names who made it, "" for nobody, and what it called, and never says what
+// LogRequest logs a request that has ended. It names who made it, "" for nobody, and what it called, and never says what
 // was in it. The target is a name of the server's own, "" for none.
-func (o *Operation) Request(ctx context.Context, r *Requests, v Via, principal string, took time.Duration, code int) {
+func (o *Operation) LogRequest(ctx context.Context, r *Requests, v Via, principal string, took time.Duration, code int) {
 	n, failure := o.handlersOf(r, v.Revision), failureOf(code)
 	h := n.success
 	if failure != "" {

@@ -151,8 +151,8 @@ func (s *series) tellCoarse(left Detail) {
 		"metric", "mcp.server.operation.duration", "series", s.n, "detail", left.String())
 }
 
-// add counts an operation that was recorded under c.
-func (s *series) add(ctx context.Context, c *count) {
+// countCoarse counts an operation that was recorded under c.
+func (s *series) countCoarse(ctx context.Context, c *count) {
 	if c.coarse != nil {
 		s.coarse.Add(ctx, 1, c.coarse)
 	}

@@ -131,7 +131,7 @@ func (r *Request) attrs() []attribute.KeyValue {
 // Span is the span of an operation. All methods do nothing on the zero value.
 type Span struct{ span trace.Span }
 
-// End ends the span as Operation.End counts the outcome; message is that of an error.
+// End ends the span as Operation.RecordRun counts the outcome; message is that of an error.
 func (s Span) End(code int, message string) {
 	if s.span == nil {
 		return
@@ -150,8 +150,8 @@ func (s Span) SetUser(pseudonym string) {
 	}
 }
 
-// Settle says which revision is spoken, where that was not known when the span began.
-func (s Span) Settle(r mcp.Revision) {
+// SetRevision says which revision is spoken, where that was not known when the span began.
+func (s Span) SetRevision(r mcp.Revision) {
 	if s.Recording() && r != 0 {
 		s.span.SetAttributes(attribute.String("mcp.protocol.version", r.String()))
 	}
@@ -171,15 +171,15 @@ func (s Span) Note(event string, t Trace, attrs ...attribute.KeyValue) {
 	}
 }
 
-// Task says on the span of ctx, if there is one, which task a call is a run of, by the [Hash] of its id.
-func Task(ctx context.Context, id string, attempt int) {
+// NoteTask says on the span of ctx, if there is one, which task a call is a run of, by the [Hash] of its id.
+func NoteTask(ctx context.Context, id string, attempt int) {
 	if span := trace.SpanFromContext(ctx); span.IsRecording() {
 		span.SetAttributes(attribute.String("troupe.task.id", Hash(id)), attribute.Int("troupe.task.attempt", attempt))
 	}
 }
 
-// Step notes on the span of ctx, if there is one, a step of a handler that has its result: stored by this run, or by an earlier one.
-func Step(ctx context.Context, name string, took time.Duration, earlier bool) {
+// NoteStep notes on the span of ctx, if there is one, a step of a handler that has its result: stored by this run, or by an earlier one.
+func NoteStep(ctx context.Context, name string, took time.Duration, earlier bool) {
 	if span := trace.SpanFromContext(ctx); span.IsRecording() {
 		span.AddEvent("troupe.step", trace.WithAttributes(attribute.String("troupe.step.name", name), attribute.Int64("troupe.step.took_ms", took.Milliseconds()), attribute.Bool("troupe.step.earlier", earlier)))
 	}

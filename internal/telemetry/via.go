@@ -24,8 +24,8 @@ const (
 // transports is how many places transport has.
 const transports = 3
 
-// transport is the place of a Via among the sets of an [Operation].
-func (v Via) transport() int {
+// transportIndex is the place of a Via among the sets of an [Operation].
+func (v Via) transportIndex() int {
 	switch v.HTTP {
 	case 0:
 		return 0
@@ -37,13 +37,13 @@ func (v Via) transport() int {
 
 // ofMetrics is v without what metrics do not tell apart.
 func (v Via) ofMetrics() Via {
-	return Via{Revision: min(v.Revision, mcp.Latest), HTTP: [transports]uint8{0, OverHTTP, OverPipe}[v.transport()]}
+	return Via{Revision: min(v.Revision, mcp.Latest), HTTP: [transports]uint8{0, OverHTTP, OverPipe}[v.transportIndex()]}
 }
 
 // attrs are those of metrics.
 func (v Via) attrs() []attribute.KeyValue {
 	var attrs []attribute.KeyValue
-	switch v.transport() {
+	switch v.transportIndex() {
 	case 1:
 		attrs = append(attrs, attribute.String("network.transport", "tcp"))
 	case 2:

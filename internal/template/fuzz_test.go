@@ -145,7 +145,7 @@ func FuzzExpand(f *testing.F) {
 		}
 		values := map[string][]string{"v": {v}, "w": {w}, "l": {l, l}}
 		uri := expand(text, values)
-		got, ok := tmpl.Match(template.Normal(uri))
+		got, ok := tmpl.Match(template.NormalizeURI(uri))
 		if !sure || v == "" || w == "" || l == "" {
 			return
 		}

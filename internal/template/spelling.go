@@ -27,13 +27,13 @@ var kinds = func() (kinds [256]byte) {
 	return kinds
 }()
 
-// Normal returns the spelling in which URIs are compared (RFC 3986, section 6.2.2, and RFC 3987, section 3.1): nothing is
+// NormalizeURI returns the spelling in which URIs are compared (RFC 3986, section 6.2.2, and RFC 3987, section 3.1): nothing is
 // escaped that need not be, everything else is, escapes and the scheme have one case, and so has the host of http and https.
 // The host of other schemes keeps its case: it is often an id, as in note://{id}.
-func Normal(uri string) string { return inLowerCase(escaped(uri)) }
+func NormalizeURI(uri string) string { return lowerSchemeAndHost(normalizeEscapes(uri)) }
 
-// escaped returns text with an escape, in upper case, for each byte that needs one, and for no unreserved byte.
-func escaped(text string) string {
+// normalizeEscapes returns text with an escape, in upper case, for each byte that needs one, and for no unreserved byte.
+func normalizeEscapes(text string) string {
 	const hex = "0123456789ABCDEF"
 	i := 0
 	for i < len(text) && kinds[text[i]] != 0 {
@@ -72,9 +72,9 @@ func upper(c byte) byte {
 	return c
 }
 
-// inLowerCase returns a URI, as escaped returns it, with its scheme in lower case, and the host too where case means nothing. The user
+// lowerSchemeAndHost returns a URI, as escaped returns it, with its scheme in lower case, and the host too where case means nothing. The user
 // before a host has case.
-func inLowerCase(uri string) string {
+func lowerSchemeAndHost(uri string) string {
 	colon := strings.IndexByte(uri, ':')
 	if colon < 0 || strings.IndexByte(letters, uri[0]) < 0 || strings.ContainsAny(uri[:colon], "/?#%") {
 		return uri
@@ -115,12 +115,12 @@ func authorityEnd(uri string) int {
 	return len(uri)
 }
 
-// Same reports whether two spellings are one URI: whether [Normal] spells them alike, where no path of an http or https URI
+// SameURI reports whether two spellings are one URI: whether [Normal] spells them alike, where no path of an http or https URI
 // is the path "/" (RFC 3986, section 6.2.3).
-func Same(a, b string) bool { return rooted(Normal(a)) == rooted(Normal(b)) }
+func SameURI(a, b string) bool { return addRootPath(NormalizeURI(a)) == addRootPath(NormalizeURI(b)) }
 
-// rooted gives an http or https URI without a path the path "/".
-func rooted(uri string) string {
+// addRootPath gives an http or https URI without a path the path "/".
+func addRootPath(uri string) string {
 	if !strings.HasPrefix(uri, "http://") && !strings.HasPrefix(uri, "https://") {
 		return uri
 	}
@@ -130,10 +130,10 @@ func rooted(uri string) string {
 	return uri
 }
 
-// Plain returns the URI without escapes, and with its authority in lower case. URIs that some reader may take for one have
+// PlainURI returns the URI without escapes, and with its authority in lower case. URIs that some reader may take for one have
 // the same Plain: all that [Same] holds to be one, and others.
-func Plain(uri string) string {
-	uri = rooted(Normal(uri))
+func PlainURI(uri string) string {
+	uri = addRootPath(NormalizeURI(uri))
 	if plain, err := url.PathUnescape(uri); err == nil { // it has no error: Normal has escaped each percent sign that begins no escape
 		uri = plain
 	}

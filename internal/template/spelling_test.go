@@ -28,11 +28,11 @@ func TestNormal(t *testing.T) {
 		"a/b:C":                    "a/b:C",
 		"\xff":                     "%FF",
 	} {
-		got := template.Normal(uri)
+		got := template.NormalizeURI(uri)
 		if got != want {
 			t.Errorf("%q: got %q, want %q", uri, got, want)
 		}
-		if again := template.Normal(got); again != got {
+		if again := template.NormalizeURI(got); again != got {
 			t.Errorf("%q: got %q, and of that %q", uri, got, again)
 		}
 	}
@@ -55,10 +55,10 @@ func TestSame(t *testing.T) {
 		{"file:///a", "file:///A", false, false},
 		{"file:///100%", "file:///100%25", true, true},
 	} {
-		if got := template.Same(c.a, c.b); got != c.same {
+		if got := template.SameURI(c.a, c.b); got != c.same {
 			t.Errorf("Same(%q, %q): got %v", c.a, c.b, got)
 		}
-		if got := template.Plain(c.a) == template.Plain(c.b); got != c.plain {
+		if got := template.PlainURI(c.a) == template.PlainURI(c.b); got != c.plain {
 			t.Errorf("Plain of %q and %q alike: got %v", c.a, c.b, got)
 		}
 	}

@@ -44,11 +44,11 @@ type part struct {
 // maxPrefix bounds prefix modifiers: a regular expression repeats nothing more often.
 const maxPrefix = 1000
 
-// named reports whether the expression has the names of its variables before their values.
-func (p *part) named() bool { return len(p.vars) > 0 && strings.IndexByte(";?&", p.op) >= 0 }
+// hasNames reports whether the expression has the names of its variables before their values.
+func (p *part) hasNames() bool { return len(p.vars) > 0 && strings.IndexByte(";?&", p.op) >= 0 }
 
-// first returns what the expansion of an expression begins with, and separator what its values are separated by.
-func (p *part) first() string {
+// leadChar returns what the expansion of an expression begins with, and separator what its values are separated by.
+func (p *part) leadChar() string {
 	if p.op == 0 || p.op == '+' {
 		return ""
 	}
@@ -71,11 +71,11 @@ func New(text string) (*Template, error) {
 	if _, err := uritemplate.New(text); err != nil {
 		return nil, err
 	}
-	parts, err := merged(parse(text))
+	parts, err := mergeQuery(parse(text))
 	if err != nil {
 		return nil, err
 	}
-	spell(parts)
+	normalizeParts(parts)
 	t := &Template{}
 	b := pattern{t: t}
 	b.WriteString(`\A`)
@@ -131,9 +131,9 @@ func parse(text string) (parts []part) {
 	return parts
 }
 
-// merged returns the parts with one expression for all parameters of the query, which must end the URI but for its fragment:
+// mergeQuery returns the parts with one expression for all parameters of the query, which must end the URI but for its fragment:
 // they are found by name, in any order.
-func merged(parts []part) (out []part, _ error) {
+func mergeQuery(parts []part) (out []part, _ error) {
 	var query *part
 	for _, p := range parts {
 		inQuery := len(p.vars) > 0 && (p.op == '?' || p.op == '&')
@@ -156,18 +156,18 @@ func merged(parts []part) (out []part, _ error) {
 	return out, nil
 }
 
-// spell spells the text between expressions as [Normal] spells that of a URI.
-func spell(parts []part) {
+// normalizeParts spells the text between expressions as [Normal] spells that of a URI.
+func normalizeParts(parts []part) {
 	var all strings.Builder // with one byte for each expression: what its expansion begins with, if that is known
 	for i := range parts {
 		if p := &parts[i]; p.vars != nil {
-			all.WriteString(cmp.Or(p.first(), "\x00"))
+			all.WriteString(cmp.Or(p.leadChar(), "\x00"))
 		} else {
-			p.text = escaped(p.text)
+			p.text = normalizeEscapes(p.text)
 			all.WriteString(p.text)
 		}
 	}
-	spelled := inLowerCase(all.String())
+	spelled := lowerSchemeAndHost(all.String())
 	for i := range parts {
 		n := 1
 		if p := &parts[i]; p.vars == nil {
@@ -202,11 +202,11 @@ func (b *pattern) add(parts []part, i int) error {
 	}
 	may := p.alphabet(parts[i+1:])
 	if i+1 < len(parts) {
-		if next := &parts[i+1]; next.vars != nil && (next.first() == "" || strings.Contains(may, next.first()) || p.op == ';' && next.op == ';') {
+		if next := &parts[i+1]; next.vars != nil && (next.leadChar() == "" || strings.Contains(may, next.leadChar()) || p.op == ';' && next.op == ';') {
 			return fmt.Errorf("nothing tells the values of %s and %s apart: write a text between them that their values do not have, as in {a}/{b}", p.text, next.text)
 		}
 	}
-	if p.named() {
+	if p.hasNames() {
 		return b.addNamed(p, may)
 	}
 	for n, v := range p.vars {
@@ -215,7 +215,7 @@ func (b *pattern) add(parts []part, i int) error {
 		}
 		before := p.separator()
 		if n == 0 {
-			before = p.first()
+			before = p.leadChar()
 		}
 		if before != "" {
 			b.WriteString("(?:" + regexp.QuoteMeta(before))
@@ -225,7 +225,7 @@ func (b *pattern) add(parts []part, i int) error {
 		}
 	}
 	for n := range p.vars {
-		if n > 0 || p.first() != "" {
+		if n > 0 || p.leadChar() != "" {
 			b.WriteString(")?")
 		}
 	}
@@ -239,7 +239,7 @@ func (b *pattern) addNamed(p *part, may string) error {
 			return fmt.Errorf("%s has the parameter %s twice", p.text, v.name)
 		}
 	}
-	lead, times := p.first(), "?"
+	lead, times := p.leadChar(), "?"
 	switch {
 	case p.op == ';':
 		times = "*"
@@ -261,7 +261,7 @@ func (b *pattern) addValue(p *part, v variable, may string) error {
 		may += ","
 	}
 	if len(p.vars) > 1 {
-		may = without(may, p.separator())
+		may = removeBytes(may, p.separator())
 	}
 	switch {
 	case v.most > maxPrefix:
@@ -283,9 +283,9 @@ func (b *pattern) addValue(p *part, v variable, may string) error {
 func (p *part) alphabet(rest []part) string {
 	switch p.op {
 	case '?', '&':
-		return without(unreserved+reserved, "#")
+		return removeBytes(unreserved+reserved, "#")
 	case ';':
-		return without(unreserved+reserved, ";/?#")
+		return removeBytes(unreserved+reserved, ";/?#")
 	case '#':
 		return unreserved + reserved
 	case '+':
@@ -293,9 +293,9 @@ func (p *part) alphabet(rest []part) string {
 		for _, next := range rest {
 			switch {
 			case next.vars == nil && strings.Contains(next.text, "#"), next.vars != nil && next.op == '#':
-				may = without(may, "#")
+				may = removeBytes(may, "#")
 			case next.vars != nil && (next.op == '?' || next.op == '&'):
-				may = without(may, "#"+next.first())
+				may = removeBytes(may, "#"+next.leadChar())
 			}
 		}
 		return may
@@ -303,8 +303,8 @@ func (p *part) alphabet(rest []part) string {
 	return unreserved
 }
 
-// without returns the bytes of may that are not in not.
-func without(may, not string) string {
+// removeBytes returns the bytes of may that are not in not.
+func removeBytes(may, not string) string {
 	return strings.Map(func(c rune) rune {
 		if strings.ContainsRune(not, c) {
 			return -1
@@ -333,26 +333,26 @@ func (t *Template) Match(uri string) (map[string]string, bool) {
 		switch {
 		case from < 0: // undefined
 		case s.params != nil:
-			if !params(vars, s, uri[from:to]) {
+			if !readParams(vars, s, uri[from:to]) {
 				return nil, false
 			}
-		case !set(vars, s.variable, s.separator, uri[from:to]):
+		case !setVariable(vars, s.variable, s.separator, uri[from:to]):
 			return nil, false
 		}
 	}
 	return vars, true
 }
 
-// params reads the parameters of a query or a path segment. Others than the template's are ignored. A variable that comes
+// readParams reads the parameters of a query or a path segment. Others than the template's are ignored. A variable that comes
 // twice is refused, unless it is a list: nothing says which of the values holds.
-func params(vars map[string]string, s slot, text string) bool {
+func readParams(vars map[string]string, s slot, text string) bool {
 	if text == "" {
 		return true
 	}
 	values := map[string]string{}
 	for param := range strings.SplitSeq(text[1:], s.separator) {
 		name, value, _ := strings.Cut(param, "=")
-		i := slices.IndexFunc(s.params, func(v variable) bool { return escaped(v.name) == name })
+		i := slices.IndexFunc(s.params, func(v variable) bool { return normalizeEscapes(v.name) == name })
 		if i < 0 {
 			continue
 		}
@@ -366,16 +366,16 @@ func params(vars map[string]string, s slot, text string) bool {
 		values[name] = value
 	}
 	for _, v := range s.params {
-		if value, ok := values[v.name]; ok && !set(vars, v, "", value) {
+		if value, ok := values[v.name]; ok && !setVariable(vars, v, "", value) {
 			return false
 		}
 	}
 	return true
 }
 
-// set gives a variable its value. It reports false if the value is longer than the prefix that the template takes, or if it
+// setVariable gives a variable its value. It reports false if the value is longer than the prefix that the template takes, or if it
 // contradicts an earlier occurrence of the variable.
-func set(vars map[string]string, v variable, separator, raw string) bool {
+func setVariable(vars map[string]string, v variable, separator, raw string) bool {
 	if separator != "" {
 		raw = strings.ReplaceAll(raw, separator, ",")
 	}

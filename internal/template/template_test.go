@@ -125,7 +125,7 @@ func TestMatch(t *testing.T) {
 			t.Errorf("%s: %v", c.template, err)
 			continue
 		}
-		got, ok := tmpl.Match(template.Normal(c.uri))
+		got, ok := tmpl.Match(template.NormalizeURI(c.uri))
 		if ok != (c.want != nil) || !maps.Equal(got, c.want) {
 			t.Errorf("%s matched with %s: got %v, %v, want %v", c.template, c.uri, got, ok, c.want)
 		}

@@ -108,8 +108,8 @@ func (k *calls) begin(q Request) (*call, *Failure) {
 	return c, nil
 }
 
-// sent notes that a call was handed over. It returns why the call is lost if the link has ended since.
-func (k *calls) sent(c *call) *Failure {
+// noteSent notes that a call was handed over. It returns why the call is lost if the link has ended since.
+func (k *calls) noteSent(c *call) *Failure {
 	if k.open[c.id] != c {
 		return nil
 	}
@@ -117,19 +117,19 @@ func (k *calls) sent(c *call) *Failure {
 	if k.ended == nil {
 		return nil
 	}
-	k.close(c)
+	k.closeCall(c)
 	f := *k.ended
 	f.Outcome = Lost
 	return &f
 }
 
-// forget closes a call that is not waited for any more. It reports false if the call has ended already. With
+// giveUpCall closes a call that is not waited for any more. It reports false if the call has ended already. With
 // mayAnswer its answer may still come.
-func (k *calls) forget(c *call, mayAnswer bool) bool {
+func (k *calls) giveUpCall(c *call, mayAnswer bool) bool {
 	if k.open[c.id] != c {
 		return false
 	}
-	k.close(c)
+	k.closeCall(c)
 	if mayAnswer {
 		if len(k.lateOrder) == MostLate {
 			delete(k.late, k.lateOrder[0])
@@ -141,8 +141,8 @@ func (k *calls) forget(c *call, mayAnswer bool) bool {
 	return true
 }
 
-// close ends a call, and with it the questions on its stream.
-func (k *calls) close(c *call) {
+// closeCall ends a call, and with it the questions on its stream.
+func (k *calls) closeCall(c *call) {
 	delete(k.open, c.id)
 	if k.progress[c.q.ProgressOf] == c {
 		delete(k.progress, c.q.ProgressOf)
@@ -150,16 +150,16 @@ func (k *calls) close(c *call) {
 	maps.DeleteFunc(k.questions, func(_ string, on int64) bool { return on == c.id })
 }
 
-// end notes that the link has ended, and returns the calls that are lost with it: those that the link is
+// noteLinkEnd notes that the link has ended, and returns the calls that are lost with it: those that the link is
 // not at any more.
-func (k *calls) end(f *Failure) (lost []*call) {
+func (k *calls) noteLinkEnd(f *Failure) (lost []*call) {
 	if k.ended != nil {
 		return nil
 	}
 	k.ended = f
 	for _, id := range slices.Sorted(maps.Keys(k.open)) {
 		if c := k.open[id]; c.handed {
-			k.close(c)
+			k.closeCall(c)
 			lost = append(lost, c)
 		}
 	}
@@ -187,7 +187,7 @@ func (k *calls) receive(fx []effect, data []byte, on int64) []effect {
 	}
 	switch m.Kind {
 	case codec.Batch:
-		fx = k.odd(fx, OddBatch, data)
+		fx = k.countOddity(fx, OddBatch, data)
 		for one := range codec.Elements(data) {
 			fx = k.receive(fx, one, on)
 		}
@@ -207,9 +207,9 @@ func (k *calls) receiveMalformed(fx []effect, data []byte, on int64, why *codec.
 	if why.Code == mcp.CodeParseError {
 		what = OddText
 	}
-	fx = k.odd(fx, what, data)
+	fx = k.countOddity(fx, what, data)
 	if c := k.open[meantFor(data)]; c != nil && (on == 0 || on == c.id) {
-		k.close(c)
+		k.closeCall(c)
 		fx = append(fx, effect{do: finishCall, call: c, failure: malformed("the backend's answer is no JSON-RPC: "+why.Reason, data)})
 	}
 	return fx
@@ -234,7 +234,7 @@ func (k *calls) receiveAnswer(fx []effect, m *codec.Message, data []byte, on int
 	} else if on != 0 {
 		id = on // a refusal of the whole request, by who did not read its id
 	} else if id = k.probe; id == 0 || k.open[id] == nil {
-		return k.odd(fx, OddAnonymous, data)
+		return k.countOddity(fx, OddAnonymous, data)
 	}
 	c := k.open[id]
 	if c == nil || on != 0 && on != id {
@@ -246,9 +246,9 @@ func (k *calls) receiveAnswer(fx []effect, m *codec.Message, data []byte, on int
 		if id > 0 && id <= k.first { // to a process before this one, for nobody who is left
 			return fx
 		}
-		return k.odd(fx, OddAnswer, data)
+		return k.countOddity(fx, OddAnswer, data)
 	}
-	k.close(c)
+	k.closeCall(c)
 	e := effect{do: finishCall, call: c}
 	switch {
 	case m.Kind == codec.ErrorResponse:
@@ -277,7 +277,7 @@ func (k *calls) receiveNotification(fx []effect, m *codec.Message, data []byte, 
 			return fx
 		}
 		if c == nil || c.q.Progress == nil || on != 0 && on != c.id {
-			return k.odd(fx, OddProgress, data)
+			return k.countOddity(fx, OddProgress, data)
 		}
 		return append(fx, effect{do: tellProgress, call: c, params: m.Params})
 	case mcp.NotifyCancelled:
@@ -292,14 +292,14 @@ func (k *calls) receiveNotification(fx []effect, m *codec.Message, data []byte, 
 			}
 		}
 	}
-	if c == nil || c.q.Event == nil || ofTheServer(method) && c.method != mcp.MethodSubscriptionsListen {
+	if c == nil || c.q.Event == nil || isAboutServer(method) && c.method != mcp.MethodSubscriptionsListen {
 		c = nil
 	}
 	return append(fx, effect{do: tellEvent, call: c, event: e})
 }
 
-// ofTheServer reports whether a notification is about the server or the session, whichever stream it came on.
-func ofTheServer(method string) bool {
+// isAboutServer reports whether a notification is about the server or the session, whichever stream it came on.
+func isAboutServer(method string) bool {
 	switch method {
 	case mcp.NotifyToolsListChanged, mcp.NotifyPromptsListChanged, mcp.NotifyResourcesListChanged, mcp.NotifyResourcesUpdated,
 		mcp.NotifyElicitationComplete, mcp.NotifyTasksStatus, mcp.NotifyTasks:
@@ -315,14 +315,14 @@ func (k *calls) receiveCancel(fx []effect, m *codec.Message, data []byte, on int
 		id, _ := parseID(raw)
 		c := k.open[id]
 		if c == nil || c.method != mcp.MethodSubscriptionsListen || on != 0 && on != id {
-			return k.odd(fx, OddCancel, data)
+			return k.countOddity(fx, OddCancel, data)
 		}
-		k.close(c)
+		k.closeCall(c)
 		return append(fx, effect{do: finishCall, call: c, failure: &Failure{Why: ReasonEnded, Text: "the backend ended the subscription"}})
 	}
 	asked, open := k.questions[string(raw)]
 	if !open {
-		return k.odd(fx, OddCancel, data)
+		return k.countOddity(fx, OddCancel, data)
 	}
 	delete(k.questions, string(raw))
 	c := k.open[asked]
@@ -334,7 +334,7 @@ func (k *calls) receiveCancel(fx []effect, m *codec.Message, data []byte, on int
 
 func (k *calls) receiveQuestion(fx []effect, m *codec.Message, data []byte, on int64) []effect {
 	refuse := func(code int, text string) []effect {
-		fx = k.odd(fx, OddQuestion, data)
+		fx = k.countOddity(fx, OddQuestion, data)
 		return append(fx, effect{do: sendReply, reply: codec.AppendError(nil, m.ID, code, text, nil)})
 	}
 	method := string(m.Method)
@@ -343,7 +343,7 @@ func (k *calls) receiveQuestion(fx []effect, m *codec.Message, data []byte, on i
 	case k.modern, len(m.ID) > MostToken, used && method != mcp.MethodPing:
 		// Nobody may answer it: the newer era has no such message, and with an id in use the answer would be that to another
 		// question.
-		return k.odd(fx, OddQuestion, data)
+		return k.countOddity(fx, OddQuestion, data)
 	case method == mcp.MethodPing:
 		return append(fx, effect{do: sendReply, reply: codec.AppendResult(nil, m.ID, nil)})
 	case !k.ready:
@@ -359,8 +359,8 @@ func (k *calls) receiveQuestion(fx []effect, m *codec.Message, data []byte, on i
 	return append(fx, effect{do: tellEvent, call: c, event: Event{Method: method, Params: m.Params, ID: m.ID, Request: on}})
 }
 
-// odd counts an oddity. It tells of the first, the second, the fourth and so on, so that a flood fills no log.
-func (k *calls) odd(fx []effect, what OddityKind, data []byte) []effect {
+// countOddity counts an oddity. It tells of the first, the second, the fourth and so on, so that a flood fills no log.
+func (k *calls) countOddity(fx []effect, what OddityKind, data []byte) []effect {
 	k.counts[what]++
 	if n := k.counts[what]; n&(n-1) == 0 {
 		fx = append(fx, effect{do: tellOddity, odd: Oddity{What: what, Count: n, Excerpt: excerptOf(data)}})

@@ -67,8 +67,8 @@ func newConn(link Link, o Options) *Conn {
 	return c
 }
 
-// open opens the link.
-func (c *Conn) open(ctx context.Context) error {
+// openLink opens the link.
+func (c *Conn) openLink(ctx context.Context) error {
 	if err := c.link.Open(ctx, inbox{c}); err != nil {
 		f := failureOf(ctx, err)
 		f.Outcome = NotRun
@@ -111,20 +111,20 @@ func (c *Conn) Do(ctx context.Context, q Request) (Response, error) {
 	if f != nil {
 		return Response{}, f
 	}
-	m := c.outgoing(one, c.settled.Revision)
+	m := c.encodeCall(one, c.settled.Revision)
 	if len(m.Body) > MostMessage {
-		c.forget(one, false)
+		c.giveUpCall(one, false)
 		return Response{}, &Failure{Why: ReasonTooLarge, Outcome: NotRun, Text: "the request is too large for a backend"}
 	}
-	r, f := c.await(ctx, one, c.link.Send(ctx, m), true)
+	r, f := c.awaitAnswer(ctx, one, c.link.Send(ctx, m), true)
 	if f != nil {
 		return Response{}, f
 	}
 	return r, nil
 }
 
-// outgoing encodes a call for a revision, 0 for none yet.
-func (c *Conn) outgoing(one *call, r mcp.Revision) Outgoing {
+// encodeCall encodes a call for a revision, 0 for none yet.
+func (c *Conn) encodeCall(one *call, r mcp.Revision) Outgoing {
 	h := hop{revision: r, clientInfo: c.o.ClientInfo, capabilities: one.q.Capabilities, level: one.q.Level}
 	if h.capabilities == nil {
 		h.capabilities = c.o.Capabilities
@@ -140,11 +140,11 @@ func (c *Conn) outgoing(one *call, r mcp.Revision) Outgoing {
 	return Outgoing{Body: body, ID: one.id, Method: one.method, Name: nameOf(one.method, one.q.Params), Header: one.q.Header, Revision: r, Mark: &one.mark}
 }
 
-// await waits for the answer to a call that the link has handed over, or not.
-func (c *Conn) await(ctx context.Context, one *call, err error, mayCancel bool) (Response, *Failure) {
+// awaitAnswer waits for the answer to a call that the link has handed over, or not.
+func (c *Conn) awaitAnswer(ctx context.Context, one *call, err error, mayCancel bool) (Response, *Failure) {
 	if err != nil {
 		f := failureOf(ctx, err)
-		if !c.forget(one, f.Outcome == Lost) {
+		if !c.giveUpCall(one, f.Outcome == Lost) {
 			<-one.done // the answer was faster
 			return one.response, one.failure
 		}
@@ -154,7 +154,7 @@ func (c *Conn) await(ctx context.Context, one *call, err error, mayCancel bool) 
 		return Response{}, f
 	}
 	c.calling.Lock()
-	f := c.calls.sent(one)
+	f := c.calls.noteSent(one)
 	c.calling.Unlock()
 	if f != nil {
 		if taken, ok := c.link.(marker); ok && taken.unsent(one.mark.Load()) {
@@ -167,7 +167,7 @@ func (c *Conn) await(ctx context.Context, one *call, err error, mayCancel bool) 
 		return one.response, one.failure
 	case <-ctx.Done():
 	}
-	if !c.forget(one, true) {
+	if !c.giveUpCall(one, true) {
 		<-one.done
 		return one.response, one.failure
 	}
@@ -177,10 +177,10 @@ func (c *Conn) await(ctx context.Context, one *call, err error, mayCancel bool) 
 	return Response{}, cancelled(ctx, Lost)
 }
 
-func (c *Conn) forget(one *call, mayAnswer bool) bool {
+func (c *Conn) giveUpCall(one *call, mayAnswer bool) bool {
 	c.calling.Lock()
 	defer c.calling.Unlock()
-	return c.calls.forget(one, mayAnswer)
+	return c.calls.giveUpCall(one, mayAnswer)
 }
 
 // sayCancelled tells the backend that a request is given up, unless the end of its stream did. A backend that takes nothing
@@ -205,7 +205,7 @@ func (c *Conn) Notify(ctx context.Context, method string, params []byte) error {
 // Answer answers a question of the backend with a result, an object as raw JSON. The error is [ErrNoQuestion], or a
 // *[Failure].
 func (c *Conn) Answer(ctx context.Context, question, result []byte) error {
-	return c.answer(ctx, question, codec.AppendResult(nil, question, result))
+	return c.sendAnswer(ctx, question, codec.AppendResult(nil, question, result))
 }
 
 // Refuse answers a question of the backend with an error.
@@ -214,10 +214,10 @@ func (c *Conn) Refuse(ctx context.Context, question []byte, e *mcp.Error) error 
 	if len(e.Data) > 0 {
 		data = e.Data
 	}
-	return c.answer(ctx, question, codec.AppendError(nil, question, e.Code, e.Message, data))
+	return c.sendAnswer(ctx, question, codec.AppendError(nil, question, e.Code, e.Message, data))
 }
 
-func (c *Conn) answer(ctx context.Context, question, message []byte) error {
+func (c *Conn) sendAnswer(ctx context.Context, question, message []byte) error {
 	c.calling.Lock()
 	open, ended := c.calls.takeQuestion(question), c.calls.ended
 	c.calling.Unlock()
@@ -268,7 +268,7 @@ func closedByUs() *Failure {
 }
 
 func (c *Conn) shut(ctx context.Context, f *Failure, keep bool) {
-	c.fail(f)
+	c.failCalls(f)
 	c.end(f)
 	c.replies.end()
 	ctx, cancel := withTimeout(ctx, c.clock, Farewell, f)
@@ -277,11 +277,11 @@ func (c *Conn) shut(ctx context.Context, f *Failure, keep bool) {
 	c.running.Wait()
 }
 
-// fail ends all calls that were handed over, and lets no other begin. It reports whether that is new.
-func (c *Conn) fail(f *Failure) bool {
+// failCalls ends all calls that were handed over, and lets no other begin. It reports whether that is new.
+func (c *Conn) failCalls(f *Failure) bool {
 	c.calling.Lock()
 	first := c.calls.ended == nil
-	lost := c.calls.end(f)
+	lost := c.calls.noteLinkEnd(f)
 	c.calling.Unlock()
 	taken, _ := c.link.(marker)
 	for _, one := range lost {
@@ -296,8 +296,8 @@ func (c *Conn) fail(f *Failure) bool {
 	return first
 }
 
-// spoken is the revision of the Conn for goroutines that run beside the handshake.
-func (c *Conn) spoken() mcp.Revision {
+// spokenRevision is the revision of the Conn for goroutines that run beside the handshake.
+func (c *Conn) spokenRevision() mcp.Revision {
 	c.calling.Lock()
 	defer c.calling.Unlock()
 	if !c.calls.ready {

@@ -370,7 +370,7 @@ func TestLateIsBounded(t *testing.T) {
 		if f != nil {
 			t.Fatal(f)
 		}
-		k.forget(c, true)
+		k.giveUpCall(c, true)
 	}
 	if len(k.late) != MostLate || len(k.lateOrder) != MostLate || len(k.open) != 0 {
 		t.Errorf("%d and %d are remembered", len(k.late), len(k.lateOrder))
@@ -382,10 +382,10 @@ func TestEndedMeanwhile(t *testing.T) {
 	t.Parallel()
 	k := newCalls(0)
 	before, _ := k.begin(Request{})
-	if lost := k.end(&Failure{Why: ReasonSessionGone, Outcome: NotRun}); len(lost) != 0 {
+	if lost := k.noteLinkEnd(&Failure{Why: ReasonSessionGone, Outcome: NotRun}); len(lost) != 0 {
 		t.Errorf("%d calls are lost that the link is at", len(lost))
 	}
-	if f := k.sent(before); f == nil || f.Outcome != Lost || len(k.open) != 0 {
+	if f := k.noteSent(before); f == nil || f.Outcome != Lost || len(k.open) != 0 {
 		t.Errorf("the call has %+v", f)
 	}
 	if _, f := k.begin(Request{}); f == nil || f.Outcome != NotRun || f.Why != ReasonSessionGone {

@@ -78,7 +78,7 @@ func FuzzHandshake(f *testing.F) {
 			return
 		}
 		one, two = bytes.TrimSpace(one), bytes.TrimSpace(two)
-		h := handshake{known: Era(options & 3), pinned: options&4 != 0, want: Era(options >> 3 & 3), scoped: options&32 != 0}
+		h := handshake{known: Era(options & 3), pinned: options&4 != 0, want: Era(options >> 3 & 3), oneEra: options&32 != 0}
 		answer := func(raw []byte) Response {
 			if code := codec.Field(raw, "code"); code != nil {
 				return Response{Kind: Refused, Error: raw}
@@ -113,7 +113,7 @@ func FuzzHandshake(f *testing.F) {
 			}
 			order = order>>1 | order<<7
 			if m.hurry && order&4 != 0 {
-				if m = h.unanswered(); m.settled == nil {
+				if m = h.initializeSilent(); m.settled == nil {
 					t.Fatal("nothing to settle on")
 				}
 				continue
@@ -121,16 +121,16 @@ func FuzzHandshake(f *testing.F) {
 			switch {
 			case probing && order&1 != 0 && !initializing && !waited:
 				waited = true // a timer tells of the silence, once for each probe
-				m = h.silent()
+				m = h.probeSilent()
 			case probing && (order&2 != 0 || !initializing):
 				probing = false
-				m = h.hadAnswer(answer(one))
+				m = h.probeAnswered(answer(one))
 			case initializing:
 				initializing = false
-				m = h.initialized(answer(two))
+				m = h.initializeAnswered(answer(two))
 			case probing:
 				probing = false
-				m = h.lostProbe(&Failure{Why: ReasonEnded})
+				m = h.probeFailed(&Failure{Why: ReasonEnded})
 			default:
 				t.Fatalf("%q and %q wait for nothing", one, two)
 			}
@@ -227,11 +227,11 @@ func FuzzHeaders(f *testing.F) {
 		if !codec.Valid(schema) || !codec.Valid(arguments) {
 			return
 		}
-		params, err := Params(schema)
+		params, err := HeaderParams(schema)
 		if err != nil {
 			return
 		}
-		for name, values := range Headers(params, arguments) {
+		for name, values := range ParamHeaders(params, arguments) {
 			text, ok := codec.DecodeHeader(values[0])
 			if len(values) != 1 || !ok || !isFieldName(name) {
 				t.Errorf("%q with %q has %q: %q, %q", schema, arguments, name, values, text)

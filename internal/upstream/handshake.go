@@ -28,7 +28,7 @@ type handshake struct {
 	known  Era  // what is remembered, or what is pinned
 	pinned bool // the backend is spoken to as known says, whatever it answers
 	want   Era  // what to speak with a backend of both eras: EraLegacy, or anything else for the newer one
-	scoped bool // the link belongs to one era
+	oneEra bool // the link belongs to one era
 
 	found        Era
 	supported    []mcp.Revision
@@ -37,7 +37,7 @@ type handshake struct {
 	probedAgain  bool // there was a second one
 	initializing bool // initialize is open, with asked
 	asked        mcp.Revision
-	again        bool     // initialize was sent a second time, with another revision
+	askedAgain   bool     // initialize was sent a second time, with another revision
 	refused      *Failure // why initialize failed while the probe was still open
 	newer        *Settled // what to settle on if initialize fails, nil if that would be the end
 }
@@ -73,19 +73,19 @@ func (h *handshake) sendInitialize(r mcp.Revision) move {
 // onlyModern reports whether the older era may not be tried.
 func (h *handshake) onlyModern() bool { return h.pinned && h.known == EraModern }
 
-// silent is called when the probe has had no answer for a while. Who has answered it before is slow.
-func (h *handshake) silent() move {
+// probeSilent is called when the probe has had no answer for a while. Who has answered it before is slow.
+func (h *handshake) probeSilent() move {
 	if !h.probing || h.initializing || h.known == EraModern || h.known == EraBoth {
 		return move{}
 	}
 	return h.sendInitialize(mcp.LatestLegacy)
 }
 
-// hadAnswer is called with the answer to the probe.
-func (h *handshake) hadAnswer(r Response) move {
+// probeAnswered is called with the answer to the probe.
+func (h *handshake) probeAnswered(r Response) move {
 	h.probing = false
 	if r.Kind == Refused {
-		return h.hadError(r)
+		return h.probeRefused(r)
 	}
 	known, ok := readRevisions(codec.Field(r.Result, "supportedVersions"))
 	if !ok || r.Kind != Complete {
@@ -113,22 +113,22 @@ func (h *handshake) hadAnswer(r Response) move {
 		m := h.sendInitialize(mcp.LatestLegacy)
 		m.hurry = true
 		return m
-	case h.initializing && h.scoped:
-		return h.restart(h.found)
+	case h.initializing && h.oneEra:
+		return h.restartBackend(h.found)
 	}
 	return move{settled: &s}
 }
 
-// unanswered is called when initialize had no answer for a while, though there is something else to settle on.
-func (h *handshake) unanswered() move {
+// initializeSilent is called when initialize had no answer for a while, though there is something else to settle on.
+func (h *handshake) initializeSilent() move {
 	if h.newer == nil || !h.initializing {
 		return move{}
 	}
 	return move{settled: h.newer}
 }
 
-// hadError handles an error in answer to the probe. Those of the newer era alone come from a backend of that era.
-func (h *handshake) hadError(r Response) move {
+// probeRefused handles an error in answer to the probe. Those of the newer era alone come from a backend of that era.
+func (h *handshake) probeRefused(r Response) move {
 	e := r.Err()
 	refused := &Failure{Why: ReasonRefused, Outcome: NotRun, Text: "the backend refused server/discover", Err: e}
 	switch e.Code {
@@ -153,17 +153,17 @@ func (h *handshake) hadError(r Response) move {
 	return h.fallBack(EraLegacy, refused)
 }
 
-// lostProbe is called when the probe has failed without an answer.
-func (h *handshake) lostProbe(f *Failure) move {
+// probeFailed is called when the probe has failed without an answer.
+func (h *handshake) probeFailed(f *Failure) move {
 	h.probing = false
 	switch {
 	case f.Why == ReasonMalformed, f.Why == ReasonStatus && f.Status == http.StatusInternalServerError:
 		return h.fallBack(EraUnknown, f)
 	case f.Why == ReasonStatus && f.Status/100 == 4:
 		return h.fallBack(EraLegacy, f)
-	case f.Why == ReasonEnded && h.scoped && !h.onlyModern() && h.known != EraModern:
+	case f.Why == ReasonEnded && h.oneEra && !h.onlyModern() && h.known != EraModern:
 		// Some processes end at a request that they do not know.
-		return h.restart(EraLegacy)
+		return h.restartBackend(EraLegacy)
 	}
 	return move{failed: f}
 }
@@ -186,17 +186,17 @@ func (h *handshake) speakLegacy(r mcp.Revision, why *Failure) move {
 	return h.sendInitialize(r)
 }
 
-func (h *handshake) restart(found Era) move {
+func (h *handshake) restartBackend(found Era) move {
 	return move{failed: &Failure{Why: ReasonRestart, Outcome: NotRun, Text: "the backend has to be started again for the revisions that it speaks", Era: found}}
 }
 
-// initialized is called with the answer to initialize.
-func (h *handshake) initialized(r Response) move {
+// initializeAnswered is called with the answer to initialize.
+func (h *handshake) initializeAnswered(r Response) move {
 	h.initializing = false
 	if r.Kind != Refused {
 		s, f := readInitialize(r.Result)
 		if f != nil {
-			return h.notInitialized(f)
+			return h.initializeFailed(f)
 		}
 		if h.newer != nil {
 			h.found = EraBoth
@@ -207,43 +207,43 @@ func (h *handshake) initialized(r Response) move {
 	refused := &Failure{Why: ReasonRefused, Outcome: NotRun, Text: "the backend refused initialize", Err: r.Err()}
 	known, ok := readRevisions(codec.Field(codec.Field(r.Error, "data"), "supported"))
 	if !ok {
-		return h.notInitialized(refused)
+		return h.initializeFailed(refused)
 	}
 	if h.newer == nil {
 		h.supported = known
 	}
-	if legacy := newestOf(known, false); legacy != 0 && legacy != h.asked && !h.again {
-		h.again = true
+	if legacy := newestOf(known, false); legacy != 0 && legacy != h.asked && !h.askedAgain {
+		h.askedAgain = true
 		return h.sendInitialize(legacy)
 	}
 	if slices.Contains(known, mcp.Latest) && !h.pinned && !h.probed {
-		if h.scoped {
-			return h.restart(EraModern)
+		if h.oneEra {
+			return h.restartBackend(EraModern)
 		}
 		h.found = EraUnknown
 		return h.sendProbe()
 	}
-	return h.notInitialized(refused)
+	return h.initializeFailed(refused)
 }
 
-// notInitialized is called when initialize has failed. The probe, if it is still open, decides; what was remembered is
+// initializeFailed is called when initialize has failed. The probe, if it is still open, decides; what was remembered is
 // forgotten.
-func (h *handshake) notInitialized(f *Failure) move {
+func (h *handshake) initializeFailed(f *Failure) move {
 	h.initializing = false
 	switch mayPass := f.Why == ReasonRefused || f.Why == ReasonMalformed || f.Why == ReasonStatus || f.Why == ReasonEra; {
 	case h.newer != nil && mayPass:
 		return move{settled: h.newer}
-	case h.newer != nil && f.Why == ReasonEnded && h.scoped:
-		return h.restart(EraModern)
+	case h.newer != nil && f.Why == ReasonEnded && h.oneEra:
+		return h.restartBackend(EraModern)
 	case h.probing && mayPass:
 		h.refused = f
 		return move{}
-	case mayPass && h.scoped && h.probed && h.found == EraBoth:
+	case mayPass && h.oneEra && h.probed && h.found == EraBoth:
 		// To some processes the probe was the beginning of a session: go-sdk calls initialize a duplicate then.
-		return h.restart(EraBoth)
+		return h.restartBackend(EraBoth)
 	case mayPass && !h.pinned && !h.probed:
-		if h.scoped {
-			return h.restart(EraUnknown)
+		if h.oneEra {
+			return h.restartBackend(EraUnknown)
 		}
 		h.found = EraUnknown
 		return h.sendProbe()

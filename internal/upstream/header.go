@@ -34,10 +34,10 @@ type Param struct {
 // mostParams bounds the headers of a tool, and how deep they may lie.
 const mostParams = 64
 
-// Params returns the arguments that headers repeat, by the input schema of a tool, which must be valid JSON. The error says
+// HeaderParams returns the arguments that headers repeat, by the input schema of a tool, which must be valid JSON. The error says
 // which annotation breaks the rules: such a tool may not be used over HTTP (2026-07-28, streamable HTTP, schema
 // extension).
-func Params(inputSchema []byte) ([]Param, error) {
+func HeaderParams(inputSchema []byte) ([]Param, error) {
 	if !bytes.Contains(inputSchema, []byte("x-mcp-header")) && bytes.IndexByte(inputSchema, '\\') < 0 {
 		return nil, nil
 	}
@@ -133,9 +133,9 @@ func (r *paramReader) add(raw, kind []byte, reachable bool) error {
 	return nil
 }
 
-// Headers returns the headers that repeat arguments, which must be valid JSON or nil: nil if there are none. An argument
+// ParamHeaders returns the headers that repeat arguments, which must be valid JSON or nil: nil if there are none. An argument
 // that is absent, null, an object or an array has no header.
-func Headers(params []Param, arguments []byte) http.Header {
+func ParamHeaders(params []Param, arguments []byte) http.Header {
 	var all http.Header
 	for _, p := range params {
 		value := arguments

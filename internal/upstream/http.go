@@ -161,15 +161,15 @@ func checkURL(text string) error {
 	return &Failure{Why: ReasonUnreachable, Outcome: NotRun, Text: "the backend's URL is none of HTTP", Err: err}
 }
 
-// Scoped is false: each request, or session, is of an era.
-func (h *HTTP) Scoped() bool { return false }
+// HasOneEra is false: each request, or session, is of an era.
+func (h *HTTP) HasOneEra() bool { return false }
 
 // ClosesStream is true.
 func (h *HTTP) ClosesStream() bool { return true }
 
 // Send posts a message, and reads the response to a request to its end.
 func (h *HTTP) Send(ctx context.Context, m Outgoing) error {
-	ctx, stop := within(ctx, h.life)
+	ctx, stop := withLife(ctx, h.life)
 	defer stop()
 	r, err := h.newRequest(ctx, http.MethodPost, m, "")
 	if err != nil {
@@ -190,8 +190,8 @@ func asError(f *Failure) error {
 	return f
 }
 
-// within returns ctx, which also ends when the life of a link does.
-func within(ctx, life context.Context) (context.Context, func()) {
+// withLife returns ctx, which also ends when the life of a link does.
+func withLife(ctx, life context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(life, func() { cancel(context.Canceled) })
 	return ctx, func() {
@@ -249,7 +249,7 @@ func (h *HTTP) readResponse(ctx context.Context, res *http.Response, m Outgoing,
 		}
 	}
 	if isEventStream(res) && m.ID != 0 {
-		return h.follow(ctx, m, res.Body, &place{})
+		return h.followStream(ctx, m, res.Body, &place{})
 	}
 	if res.StatusCode/100 == 2 && m.ID == 0 {
 		drainBody(res)

@@ -36,9 +36,9 @@ func (in inbox) perform(e *effect) {
 			e.call.q.Late()
 		}
 	case tellEvent:
-		in.tell(e.call, e.event)
+		in.deliverEvent(e.call, e.event)
 	case sendReply:
-		in.reply(e.reply)
+		in.queueReply(e.reply)
 	case tellOddity:
 		if c.o.Odd != nil {
 			c.o.Odd(e.odd)
@@ -46,8 +46,8 @@ func (in inbox) perform(e *effect) {
 	}
 }
 
-// tell gives an event to whom it belongs. A question that nobody takes is refused.
-func (in inbox) tell(one *call, e Event) {
+// deliverEvent gives an event to whom it belongs. A question that nobody takes is refused.
+func (in inbox) deliverEvent(one *call, e Event) {
 	c := in.c
 	switch {
 	case one != nil:
@@ -58,7 +58,7 @@ func (in inbox) tell(one *call, e Event) {
 		c.calling.Lock()
 		c.calls.takeQuestion(e.ID)
 		c.calling.Unlock()
-		in.reply(codec.AppendError(nil, e.ID, mcp.CodeMethodNotFound, "this client answers no questions", nil))
+		in.queueReply(codec.AppendError(nil, e.ID, mcp.CodeMethodNotFound, "this client answers no questions", nil))
 	}
 }
 
@@ -86,13 +86,13 @@ func (in inbox) Ended(f *Failure) {
 	c.calling.Lock()
 	ready := c.calls.ready // before, Open says it
 	c.calling.Unlock()
-	if c.fail(f) && ready && c.o.Ended != nil {
+	if c.failCalls(f) && ready && c.o.Ended != nil {
 		c.o.Ended(f)
 	}
 }
 
-// reply queues a short message. A backend that lets too many of them wait does not read, and its connection ends.
-func (in inbox) reply(message []byte) {
+// queueReply queues a short message. A backend that lets too many of them wait does not read, and its connection ends.
+func (in inbox) queueReply(message []byte) {
 	if !in.c.replies.send(message) {
 		in.Ended(&Failure{Why: ReasonFull, Text: "the backend does not read what it is sent"})
 	}

@@ -87,8 +87,8 @@ func (l *Lines) Close(context.Context, bool) {
 	l.running.Wait()
 }
 
-// Scoped is true.
-func (l *Lines) Scoped() bool { return true }
+// HasOneEra is true.
+func (l *Lines) HasOneEra() bool { return true }
 
 // ClosesStream is false: there is one stream for all.
 func (l *Lines) ClosesStream() bool { return false }

@@ -25,8 +25,8 @@ type Link interface {
 	// backend's session stays, for another process to go on with; without, it ends as far as the
 	// link can say so within ctx.
 	Close(ctx context.Context, keep bool)
-	// Scoped reports whether the link as a whole belongs to one era: a process, or a connection.
-	Scoped() bool
+	// HasOneEra reports whether the link as a whole belongs to one era: a process, or a connection.
+	HasOneEra() bool
 	// ClosesStream reports whether the end of the context of Send tells a modern backend that a
 	// request is given up.
 	ClosesStream() bool

@@ -254,8 +254,8 @@ func TestHeaders(t *testing.T) {
 		{`{"oneOf":[{"properties":{"a":{"type":"string","x-mcp-header":"A"}}}]}`, `{}`, `error`},
 		{`{"$defs":{"a":{"type":"string","x-mcp-header":"A"}}}`, `{}`, `error`},
 	} {
-		params, err := Params([]byte(tt.schema))
-		got := fmt.Sprint(Headers(params, []byte(tt.arguments)))
+		params, err := HeaderParams([]byte(tt.schema))
+		got := fmt.Sprint(ParamHeaders(params, []byte(tt.arguments)))
 		if err != nil {
 			got = "error"
 		}

@@ -43,11 +43,11 @@ func (c *Conn) List(ctx context.Context, method, member string) (Listing, error)
 			l.First = r.Result
 		}
 		if size += len(r.Result); size > MostListing {
-			return l, listing("the backend's list is too large")
+			return l, listingFailure("the backend's list is too large")
 		}
 		for item := range codec.Elements(raw) {
 			if len(l.Items) == MostItems {
-				return l, listing("the backend's list has too many items")
+				return l, listingFailure("the backend's list has too many items")
 			}
 			l.Items = append(l.Items, item)
 		}
@@ -58,12 +58,12 @@ func (c *Conn) List(ctx context.Context, method, member string) (Listing, error)
 		case next[0] != '"':
 			return l, malformed(fmt.Sprintf("the backend's result of %s has a cursor that is no text", method), r.Result)
 		case bytes.Equal(next, cursor) || page+1 == MostPages:
-			return l, listing("the backend's list does not end")
+			return l, listingFailure("the backend's list does not end")
 		}
 		cursor = next
 	}
 }
 
-func listing(text string) *Failure {
+func listingFailure(text string) *Failure {
 	return &Failure{Why: ReasonListing, Outcome: NotRun, Text: text}
 }

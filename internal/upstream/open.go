@@ -13,7 +13,7 @@ import (
 // Era as Known and, if that is EraModern, as Want. [Start] does that.
 func Open(ctx context.Context, link Link, o Options) (*Conn, error) {
 	c := newConn(link, o)
-	if err := c.open(ctx); err != nil {
+	if err := c.openLink(ctx); err != nil {
 		return nil, err
 	}
 	p := opening{c}
@@ -34,13 +34,13 @@ type opening struct{ c *Conn }
 // shakeHands carries out the moves of a handshake.
 func (p opening) shakeHands(ctx context.Context) (*Settled, *Failure) {
 	c := p.c
-	h := handshake{known: c.o.Known, pinned: c.o.Pinned, want: c.o.Want, scoped: c.link.Scoped()}
+	h := handshake{known: c.o.Known, pinned: c.o.Pinned, want: c.o.Want, oneEra: c.link.HasOneEra()}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(context.Canceled)
 	next := make(chan func() move, 8) // a probe, initialize twice, and the silence of each
 	for m := h.begin(); ; m = (<-next)() {
 		if m.hurry {
-			stop := c.clock.AfterFunc(ProbeSilence, func() { next <- h.unanswered })
+			stop := c.clock.AfterFunc(ProbeSilence, func() { next <- h.initializeSilent })
 			defer stop()
 		}
 		switch {
@@ -49,31 +49,31 @@ func (p opening) shakeHands(ctx context.Context) (*Settled, *Failure) {
 		case m.failed != nil:
 			return nil, m.failed
 		case m.probe:
-			stop := c.clock.AfterFunc(ProbeSilence, func() { next <- h.silent })
+			stop := c.clock.AfterFunc(ProbeSilence, func() { next <- h.probeSilent })
 			go func() {
-				r, f := p.greet(ctx, mcp.MethodServerDiscover, mcp.Latest)
+				r, f := p.sendHandshakeRequest(ctx, mcp.MethodServerDiscover, mcp.Latest)
 				stop()
 				if f != nil {
-					next <- func() move { return h.lostProbe(f) }
+					next <- func() move { return h.probeFailed(f) }
 					return
 				}
-				next <- func() move { return h.hadAnswer(r) }
+				next <- func() move { return h.probeAnswered(r) }
 			}()
 		case m.initialize != 0:
 			go func() {
-				r, f := p.greet(ctx, mcp.MethodInitialize, m.initialize)
+				r, f := p.sendHandshakeRequest(ctx, mcp.MethodInitialize, m.initialize)
 				if f != nil {
-					next <- func() move { return h.notInitialized(f) }
+					next <- func() move { return h.initializeFailed(f) }
 					return
 				}
-				next <- func() move { return h.initialized(r) }
+				next <- func() move { return h.initializeAnswered(r) }
 			}()
 		}
 	}
 }
 
-// greet sends a request of the handshake.
-func (p opening) greet(ctx context.Context, method string, r mcp.Revision) (Response, *Failure) {
+// sendHandshakeRequest sends a request of the handshake.
+func (p opening) sendHandshakeRequest(ctx context.Context, method string, r mcp.Revision) (Response, *Failure) {
 	c, q, spoken := p.c, Request{Method: method}, r
 	if method == mcp.MethodInitialize {
 		q.Params, spoken = c.o.initializeParams(r), 0
@@ -87,7 +87,7 @@ func (p opening) greet(ctx context.Context, method string, r mcp.Revision) (Resp
 	if f != nil {
 		return Response{}, f
 	}
-	response, f := c.await(ctx, one, c.link.Send(ctx, c.outgoing(one, spoken)), false)
+	response, f := c.awaitAnswer(ctx, one, c.link.Send(ctx, c.encodeCall(one, spoken)), false)
 	if f != nil && f.Why == ReasonCancelled {
 		return Response{}, &Failure{Why: ReasonSilent, Outcome: NotRun, Text: "the backend did not answer the handshake in time", Err: f.Err}
 	}

@@ -47,7 +47,7 @@ func (q *replies) sendAll() {
 	c := q.c
 	for message, ok := q.next(); ok; message, ok = q.next() {
 		ctx, cancel := withTimeout(c.life, c.clock, replyTime, context.DeadlineExceeded)
-		_ = c.link.Send(ctx, Outgoing{Body: message, Revision: c.spoken()}) // a backend that misses one asks again, or not
+		_ = c.link.Send(ctx, Outgoing{Body: message, Revision: c.spokenRevision()}) // a backend that misses one asks again, or not
 		cancel()
 	}
 }

@@ -160,7 +160,7 @@ func Resume(ctx context.Context, link Link, s *State, o Options, again func(Pend
 	if canResume {
 		r.adopt(s.Session, s.Standing)
 	}
-	if err := c.open(ctx); err != nil {
+	if err := c.openLink(ctx); err != nil {
 		return nil, err
 	}
 	if l, ok := link.(listener); ok && o.Standalone && !s.Settled.Revision.Stateless() {
@@ -183,7 +183,7 @@ func (c *Conn) Rejoin(ctx context.Context, id int64) (Response, error) {
 	if r, ok := c.link.(resumer); ok {
 		err = r.rejoin(ctx, Outgoing{ID: id, Method: one.method, Revision: c.settled.Revision}, one.event)
 	}
-	response, f := c.await(ctx, one, err, true)
+	response, f := c.awaitAnswer(ctx, one, err, true)
 	if f != nil {
 		return Response{}, f
 	}

@@ -141,7 +141,7 @@ func (s *SSE) read(events *eventstream.Reader, body io.Closer, in Inbox) {
 
 // Send posts a message. Its answer comes on the event stream.
 func (s *SSE) Send(ctx context.Context, m Outgoing) error {
-	ctx, stop := within(ctx, s.life)
+	ctx, stop := withLife(ctx, s.life)
 	defer stop()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.endpoint, bytes.NewReader(m.Body))
 	if err != nil {
@@ -174,8 +174,8 @@ func (s *SSE) Close(context.Context, bool) {
 	s.running.Wait()
 }
 
-// Scoped is true.
-func (s *SSE) Scoped() bool { return true }
+// HasOneEra is true.
+func (s *SSE) HasOneEra() bool { return true }
 
 // ClosesStream is false: there is one stream for all.
 func (s *SSE) ClosesStream() bool { return false }

@@ -37,9 +37,9 @@ func (p *place) pause() time.Duration {
 	return max(pause, min(p.retry, longestRetry))
 }
 
-// follow reads the response stream of a request from a place on until its answer has come, over as many connections as that takes.
+// followStream reads the response stream of a request from a place on until its answer has come, over as many connections as that takes.
 // With a nil body it begins with another connection.
-func (h *HTTP) follow(ctx context.Context, m Outgoing, body io.ReadCloser, at *place) *Failure {
+func (h *HTTP) followStream(ctx context.Context, m Outgoing, body io.ReadCloser, at *place) *Failure {
 	for {
 		if body != nil {
 			answered, f := h.readEvents(body, m.ID, m.Revision, at)
@@ -52,7 +52,7 @@ func (h *HTTP) follow(ctx context.Context, m Outgoing, body io.ReadCloser, at *p
 				f.Text = "the backend's response stream ended before the answer"
 				return f
 			}
-			if f := h.rest(ctx, at.pause()); f != nil {
+			if f := h.waitToReconnect(ctx, at.pause()); f != nil {
 				return f
 			}
 		}
@@ -64,8 +64,8 @@ func (h *HTTP) follow(ctx context.Context, m Outgoing, body io.ReadCloser, at *p
 	}
 }
 
-// rest waits before the next connection.
-func (h *HTTP) rest(ctx context.Context, d time.Duration) *Failure {
+// waitToReconnect waits before the next connection.
+func (h *HTTP) waitToReconnect(ctx context.Context, d time.Duration) *Failure {
 	if err := sleepFor(ctx, h.clock, d); err != nil {
 		return &Failure{Why: ReasonEnded, Text: "the backend's response stream ended before the answer", Err: err}
 	}
@@ -79,20 +79,20 @@ func (h *HTTP) takeUp(ctx context.Context, m Outgoing, at *place) (io.ReadCloser
 		if f == nil {
 			return body, nil
 		}
-		if ctx.Err() != nil || try >= MostResumes || !mayPass(f) {
+		if ctx.Err() != nil || try >= MostResumes || !isTemporary(f) {
 			f.Text = "the backend's response stream cannot be taken up again"
 			return nil, f
 		}
 		at.fails++
-		if f := h.rest(ctx, max(f.After, at.pause())); f != nil {
+		if f := h.waitToReconnect(ctx, max(f.After, at.pause())); f != nil {
 			return nil, f
 		}
 	}
 }
 
-// mayPass reports whether a stream that was refused may be given later: the backend is away, or has not seen
+// isTemporary reports whether a stream that was refused may be given later: the backend is away, or has not seen
 // yet that the connection before has ended.
-func mayPass(f *Failure) bool {
+func isTemporary(f *Failure) bool {
 	switch f.Why {
 	case ReasonUnreachable, ReasonEnded, ReasonBusy:
 		return true
@@ -180,9 +180,9 @@ func (h *HTTP) rejoin(ctx context.Context, m Outgoing, event string) error {
 	if event == "" {
 		return &Failure{Why: ReasonEnded, Text: "the backend's response stream cannot be taken up again"}
 	}
-	ctx, stop := within(ctx, h.life)
+	ctx, stop := withLife(ctx, h.life)
 	defer stop()
-	return asError(h.follow(ctx, m, nil, &place{event: event}))
+	return asError(h.followStream(ctx, m, nil, &place{event: event}))
 }
 
 // listen reads the standalone stream until the link ends. A backend need not have one.
@@ -208,10 +208,10 @@ func (h *HTTP) listen(revision mcp.Revision) <-chan struct{} {
 			case f.Why == ReasonSessionGone || f.Why == ReasonTooLarge:
 				h.in.Ended(f)
 				return
-			case !mayPass(f):
+			case !isTemporary(f):
 				return
 			}
-			if h.rest(h.life, max(f.After, at.pause())) != nil {
+			if h.waitToReconnect(h.life, max(f.After, at.pause())) != nil {
 				return
 			}
 		}

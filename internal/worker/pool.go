@@ -198,7 +198,7 @@ func (p *Pool) keepWork() {
 		if check { // work that has not begun is not kept, so that it is not fresh
 			continue
 		}
-		for _, w := range p.places.Waiting() {
+		for _, w := range p.places.WaitingWork() {
 			if w.isFresh() { // otherwise another may have it
 				w.keepWork()
 			}

@@ -21,8 +21,8 @@ type Digest struct {
 	Questions []Question `json:"asked,omitempty"`
 }
 
-// Answered are the raw ids of those of a stream's calls that Done has.
-func (d *Digest) Answered(calls []Call) map[string]bool {
+// AnsweredIDs are the raw ids of those of a stream's calls that Done has.
+func (d *Digest) AnsweredIDs(calls []Call) map[string]bool {
 	answered := make(map[string]bool, len(d.Done))
 	for _, i := range d.Done {
 		answered[string(calls[i].ID)] = true
@@ -41,9 +41,9 @@ type Seen struct {
 // Is reports whether an event id names that event.
 func (s Seen) Is(p stream.Position) bool { return s == Seen{p.Append, p.Epoch, p.Entry} }
 
-// Unseen stands for an event that no event id can name any more: it was append num or an
+// UnknownSeen stands for an event that no event id can name any more: it was append num or an
 // earlier one.
-func Unseen(num uint64) Seen { return Seen{Append: num, Entry: -1} }
+func UnknownSeen(num uint64) Seen { return Seen{Append: num, Entry: -1} }
 
 func (d Digest) Clone() Digest {
 	d.Done, d.Questions = slices.Clone(d.Done), slices.Clone(d.Questions)
@@ -59,7 +59,7 @@ func (d *Digest) MarkDone(calls []Call, id []byte) {
 
 // addQuestion adds a question, and returns by how much the digest has grown.
 func (d *Digest) addQuestion(rec *Stream, meta []byte) int {
-	q := AskedMeta(meta)
+	q := QuestionOf(meta)
 	if q.Member >= len(rec.Calls) || !rec.MayRerun(q.Member) {
 		return 0
 	}

@@ -16,7 +16,7 @@ func batch() *Stream {
 	return &Stream{Version: Version, Safe: true, Calls: []Call{{ID: json.RawMessage(`1`)}, {ID: json.RawMessage(`"b"`)}, {ID: json.RawMessage(`3`), Never: true}}}
 }
 
-func asked(q Question) stream.Entry { return stream.Entry{Kind: stream.Request, Meta: AppendAsked(q)} }
+func asked(q Question) stream.Entry { return stream.Entry{Kind: stream.Request, Meta: QuestionMeta(q)} }
 
 func answer(id, data string) stream.Entry {
 	return stream.Entry{Kind: stream.Answer, Meta: []byte(id), Data: []byte(data)}
@@ -133,17 +133,17 @@ func TestQuestionsWithoutNumbers(t *testing.T) {
 // batch does not have, and that a written entry is read.
 func FuzzAskedMeta(f *testing.F) {
 	for _, q := range []Question{{}, {ID: `"a"`, Key: "k", Use: 1}, {ID: `"a"`, Key: "k\x00l", Use: 4464, Member: 12}} {
-		f.Add(AppendAsked(q))
+		f.Add(QuestionMeta(q))
 	}
 	for _, meta := range []string{"", "\x01", "\x01\x01\x00\x7f", "\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "\x01\x01\xff\xff\x7f\x00", "\"1\"\x00k\x0099999999"} {
 		f.Add([]byte(meta))
 	}
 	f.Fuzz(func(t *testing.T, meta []byte) {
-		q := AskedMeta(meta)
+		q := QuestionOf(meta)
 		if q.Member < 0 || q.Member >= MaxMembers {
 			t.Fatalf("%q: place %d", meta, q.Member)
 		}
-		if again := AskedMeta(AppendAsked(q)); !cmp.Equal(q, again) {
+		if again := QuestionOf(QuestionMeta(q)); !cmp.Equal(q, again) {
 			t.Errorf("%q: %+v is read as %+v", meta, q, again)
 		}
 	})

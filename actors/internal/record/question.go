@@ -24,19 +24,19 @@ type Question struct {
 // Size is about the size of the question in a record, in bytes.
 func (q *Question) Size() int { return len(q.ID) + len(q.Key) + len(q.Answer) + 64 }
 
-// AppendAsked makes the meta of a request entry: the number of the question, the index of
+// QuestionMeta makes the meta of a request entry: the number of the question, the index of
 // its call in a batch, its id and its key.
-func AppendAsked(q Question) []byte {
+func QuestionMeta(q Question) []byte {
 	meta := binary.AppendUvarint([]byte{numberedMeta}, uint64(q.Use))
 	meta = binary.AppendUvarint(meta, uint64(q.Member))
 	meta = binary.AppendUvarint(meta, uint64(len(q.ID)))
 	return append(append(meta, q.ID...), q.Key...)
 }
 
-// AskedMeta reads the meta of a request entry. Use is 0 if the question was not numbered.
-func AskedMeta(meta []byte) (q Question) {
+// QuestionOf reads the meta of a request entry. Use is 0 if the question was not numbered.
+func QuestionOf(meta []byte) (q Question) {
 	if len(meta) == 0 || meta[0] != numberedMeta {
-		return askedMetaV1(meta)
+		return questionOfV1(meta)
 	}
 	rest := meta[1:]
 	var fields [3]uint64
@@ -53,9 +53,9 @@ func AskedMeta(meta []byte) (q Question) {
 	return Question{Use: int(fields[0]), Member: int(fields[1]), ID: string(rest[:fields[2]]), Key: string(rest[fields[2]:])}
 }
 
-// askedMetaV1 reads the meta of releases that did not number questions: id and key and, in
+// questionOfV1 reads the meta of releases that did not number questions: id and key and, in
 // a batch, the index, separated by zeroes.
-func askedMetaV1(meta []byte) Question {
+func questionOfV1(meta []byte) Question {
 	id, rest, _ := strings.Cut(string(meta), "\x00")
 	if i := strings.LastIndexByte(rest, 0); i >= 0 {
 		if n, err := strconv.Atoi(rest[i+1:]); err == nil && n > 0 && n < MaxMembers {

@@ -109,8 +109,8 @@ func (r *Stream) setSents(s Sents) {
 	}
 }
 
-// Runs is how often the calls of the stream have begun to run.
-func (r *Stream) Runs() int {
+// RunCount is how often the calls of the stream have begun to run.
+func (r *Stream) RunCount() int {
 	if r.Version < 2 {
 		return int(r.Epoch)
 	}

@@ -107,7 +107,7 @@ func TestRuns(t *testing.T) {
 		if err := json.Unmarshal([]byte(record), &r); err != nil {
 			t.Fatal(err)
 		}
-		if got := r.Runs(); got != want {
+		if got := r.RunCount(); got != want {
 			t.Errorf("%s: %d runs, want %d", record, got, want)
 		}
 	}

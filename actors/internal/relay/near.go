@@ -74,7 +74,7 @@ func extendHolding(h *quota.Holding, n int) bool {
 		h.Grow(int64(n))
 		return true
 	}
-	return h.Extend(int64(n)) == quota.Admitted
+	return h.GrowIfRoom(int64(n)) == quota.Admitted
 }
 
 // sendCredit tells the other side what was taken, each time that a quarter of the window was. The caller holds mu.

@@ -31,20 +31,20 @@ func KeepClient(p *mcp.InitializeParams, most int) (info, caps []byte, ok bool) 
 	if k.room -= sizeOf(k.info) + sizeOf(k.caps); k.room < 0 {
 		return nil, nil, false
 	}
-	if p.ClientInfo.Title != "" && k.fits(len(`,"title":`)+sizeOf(p.ClientInfo.Title)) {
+	if p.ClientInfo.Title != "" && k.takeRoom(len(`,"title":`)+sizeOf(p.ClientInfo.Title)) {
 		k.info.Title = p.ClientInfo.Title
 	}
-	if k.fits(sizeOf(whole) - sizeOf(k.caps)) {
+	if k.takeRoom(sizeOf(whole) - sizeOf(k.caps)) {
 		k.caps = whole
 	}
-	k.caps.Experimental = some(&k, "experimental", given.Experimental)
-	k.caps.Extensions = some(&k, "extensions", given.Extensions)
-	k.caps.Extra = some(&k, "", given.Extra)
+	k.caps.Experimental = keepMembers(&k, "experimental", given.Experimental)
+	k.caps.Extensions = keepMembers(&k, "extensions", given.Extensions)
+	k.caps.Extra = keepMembers(&k, "", given.Extra)
 	return encode(k.info), encode(k.caps), true
 }
 
-// fits takes n bytes of the room if there are as many.
-func (k *keptClient) fits(n int) bool {
+// takeRoom takes n bytes of the room if there are as many.
+func (k *keptClient) takeRoom(n int) bool {
 	if n > k.room {
 		return false
 	}
@@ -81,9 +81,9 @@ func (k *keptClient) declareOnly() {
 	}
 }
 
-// some returns the members that there is room for, in the order of their names. member holds them;
+// keepMembers returns the members that there is room for, in the order of their names. member holds them;
 // "" if they stand beside it.
-func some[V json.RawMessage | mcp.Object](k *keptClient, member string, given map[string]V) (kept map[string]V) {
+func keepMembers[V json.RawMessage | mcp.Object](k *keptClient, member string, given map[string]V) (kept map[string]V) {
 	const least = len(`,"":{}`)
 	around := 0
 	if member != "" {
@@ -93,7 +93,7 @@ func some[V json.RawMessage | mcp.Object](k *keptClient, member string, given ma
 		if k.room < around+least {
 			break
 		}
-		if !k.fits(around + sizeOf(name) + len(",:") + sizeOf(json.RawMessage(given[name]))) {
+		if !k.takeRoom(around + sizeOf(name) + len(",:") + sizeOf(json.RawMessage(given[name]))) {
 			continue
 		}
 		if around = 0; kept == nil {

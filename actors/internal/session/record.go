@@ -92,8 +92,8 @@ type Lifetime struct {
 	Fresh    time.Duration `option:"Store.SessionUnused"`
 }
 
-// unused is how long a session is kept without activity.
-func (l Lifetime) unused(r *Record) time.Duration {
+// idleLimit is how long a session is kept without activity.
+func (l Lifetime) idleLimit(r *Record) time.Duration {
 	if r.Fresh {
 		return l.Fresh
 	}
@@ -109,7 +109,7 @@ func New(now time.Time, l Lifetime) Record {
 
 func (r *Record) touch(now time.Time, l Lifetime) {
 	r.Written = now
-	r.Expires = now.Add(l.unused(r))
+	r.Expires = now.Add(l.idleLimit(r))
 	if end := r.Created.Add(l.Absolute); end.Before(r.Expires) {
 		r.Expires = end
 	}
@@ -132,7 +132,7 @@ func (r Record) Touched(now time.Time, l Lifetime) Record {
 // RewriteDue reports whether activity now is worth a rewrite: at most one per quarter
 // of the time without activity, so that an active session never expires.
 func (r *Record) RewriteDue(now time.Time, l Lifetime) bool {
-	return now.Sub(r.Written) > l.unused(r)/4 && r.Expires.Before(r.Created.Add(l.Absolute))
+	return now.Sub(r.Written) > l.idleLimit(r)/4 && r.Expires.Before(r.Created.Add(l.Absolute))
 }
 
 // Expired reports whether the session has ended by its own clock.

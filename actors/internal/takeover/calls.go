@@ -16,7 +16,7 @@ const (
 // stored beside the record. all says that nobody knows which calls have their responses: then the stream ends, with what is waiting.
 func Fates(rec *record.Stream, log *Log, bodies int) (fates []Fate, all bool) {
 	fates = make([]Fate, len(rec.Calls))
-	answered := log.Digest.Answered(rec.Calls)
+	answered := log.Digest.AnsweredIDs(rec.Calls)
 	all = log.Unknown && len(rec.Calls) > 1
 	for i, c := range rec.Calls {
 		switch {

@@ -103,7 +103,7 @@ func (l *Log) Kept() (low uint64, bytes int) {
 // noteGap notes that an append before num is missing. What clients saw in it is unknown.
 func (l *Log) noteGap(num uint64) {
 	l.Unknown, l.Sizes, l.reader = true, nil, stream.Reader{}
-	l.Digest.Seen = record.Unseen(num)
+	l.Digest.Seen = record.UnknownSeen(num)
 }
 
 // keepNames keeps the names of messages that another writer has stored.

@@ -116,7 +116,7 @@ func (m *Machine) LeaseChecked(certain bool) {
 		m.fail(ErrUncertain)
 		return
 	}
-	m.Rec.Attempt, m.Rec.Node, m.Rec.Boot, m.Rec.Epoch = m.Rec.Runs()+1, m.self.Node, m.self.Boot, NextEpoch(m.Rec.Epoch, m.epoch)
+	m.Rec.Attempt, m.Rec.Node, m.Rec.Boot, m.Rec.Epoch = m.Rec.RunCount()+1, m.self.Node, m.self.Boot, NextEpoch(m.Rec.Epoch, m.epoch)
 	m.Rec.Low, m.Rec.Bytes = m.Log.Kept()
 	m.Rec.Safe = m.Rec.Safe && !m.Log.Unknown
 	if m.do = MarkTaken; m.alone || !m.Writer.MustBeGone(m.self.Boot, m.given) {

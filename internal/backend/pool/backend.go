@@ -15,7 +15,7 @@ type backend struct {
 	faults       faults
 	instances    map[group][]*instance // by whose they are, the oldest first
 	count        int                   // of them
-	begins       int                   // of them, that start
+	starting     int                   // of them, that start
 	perPrincipal map[string]int
 	wanted       map[Kind]time.Time // when each kind was wanted last, as long as spares are kept
 
@@ -29,30 +29,30 @@ func newBackend(name string) *backend {
 }
 
 func (b *backend) add(in *instance) {
-	b.list(in)
+	b.addToGroup(in)
 	b.count++
-	b.begins++
+	b.starting++
 }
 
 func (b *backend) remove(in *instance) {
-	b.unlist(in)
+	b.removeFromGroup(in)
 	b.count--
-	in.count("")
+	in.countFor("")
 }
 
-func (b *backend) discount(principal string) {
+func (b *backend) lowerPrincipalCount(principal string) {
 	if b.perPrincipal[principal]--; b.perPrincipal[principal] == 0 {
 		delete(b.perPrincipal, principal)
 	}
 }
 
-func (b *backend) list(in *instance) {
+func (b *backend) addToGroup(in *instance) {
 	g := group{in.kind, in.holder}
 	at, _ := slices.BinarySearchFunc(b.instances[g], in, byID)
 	b.instances[g] = slices.Insert(b.instances[g], at, in)
 }
 
-func (b *backend) unlist(in *instance) {
+func (b *backend) removeFromGroup(in *instance) {
 	g := group{in.kind, in.holder}
 	at, _ := slices.BinarySearchFunc(b.instances[g], in, byID)
 	if b.instances[g] = slices.Delete(b.instances[g], at, at+1); len(b.instances[g]) == 0 {
@@ -60,8 +60,8 @@ func (b *backend) unlist(in *instance) {
 	}
 }
 
-// sorted returns the instances, the oldest first.
-func (b *backend) sorted() []*instance {
+// sortedInstances returns the instances, the oldest first.
+func (b *backend) sortedInstances() []*instance {
 	return slices.SortedFunc(func(yield func(*instance) bool) {
 		for _, of := range b.instances {
 			for _, in := range of {
@@ -73,10 +73,10 @@ func (b *backend) sorted() []*instance {
 	}, byID)
 }
 
-// find returns the instance that a want should have of those that are there, nil if there is none: its holder's oldest, so
+// findInstance returns the instance that a want should have of those that are there, nil if there is none: its holder's oldest, so
 // that what its calls have left there is found by the next one, and otherwise the oldest spare. Of those that all share it is
 // the one that serves least.
-func (b *backend) find(w *Want) *instance {
+func (b *backend) findInstance(w *Want) *instance {
 	g := groupOf(b, w)
 	most := b.terms.PerPrincipal
 	full := most > 0 && b.perPrincipal[w.Principal] >= most
@@ -85,7 +85,7 @@ func (b *backend) find(w *Want) *instance {
 	}
 	var found *instance
 	for _, in := range b.instances[g] {
-		if in.takes(w, b.terms.Isolation) && (found == nil || b.terms.Isolation == Shared && len(in.serves) < len(found.serves)) {
+		if in.canServe(w, b.terms.Isolation) && (found == nil || b.terms.Isolation == Shared && len(in.serves) < len(found.serves)) {
 			found = in
 		}
 	}
@@ -93,15 +93,15 @@ func (b *backend) find(w *Want) *instance {
 		return found
 	}
 	for _, in := range b.instances[group{kind: w.Kind}] {
-		if in.takes(w, b.terms.Isolation) {
+		if in.canServe(w, b.terms.Isolation) {
 			return in
 		}
 	}
 	return nil
 }
 
-// spares counts the instances of a kind that nobody has, and that start for nobody.
-func (b *backend) spares(k Kind) (n int) {
+// countSpares counts the instances of a kind that nobody has, and that start for nobody.
+func (b *backend) countSpares(k Kind) (n int) {
 	for _, in := range b.instances[group{kind: k}] {
 		if in.isSpare(b.terms.Isolation) {
 			n++
@@ -110,14 +110,14 @@ func (b *backend) spares(k Kind) (n int) {
 	return n
 }
 
-// warms reports whether an instance that nobody uses is one of the spares to keep.
-func (b *backend) warms(now time.Time, in *instance) bool {
+// keepsAsSpare reports whether an instance that nobody uses is one of the spares to keep.
+func (b *backend) keepsAsSpare(now time.Time, in *instance) bool {
 	last, lately := b.wanted[in.kind]
-	return in.isSpare(b.terms.Isolation) && lately && (b.terms.Idle <= 0 || now.Sub(last) < b.terms.Idle) && b.spares(in.kind) <= b.terms.Warm
+	return in.isSpare(b.terms.Isolation) && lately && (b.terms.Idle <= 0 || now.Sub(last) < b.terms.Idle) && b.countSpares(in.kind) <= b.terms.Warm
 }
 
-// kinds returns the kinds that were wanted lately, in a fixed order.
-func (b *backend) kinds() []Kind {
+// wantedKinds returns the kinds that were wanted lately, in a fixed order.
+func (b *backend) wantedKinds() []Kind {
 	return slices.SortedFunc(maps.Keys(b.wanted), func(x, y Kind) int { return cmp.Or(cmp.Compare(x.Digest, y.Digest), cmp.Compare(x.Client, y.Client)) })
 }
 
@@ -179,28 +179,28 @@ func groupOf(b *backend, w *Want) group {
 // begun counts the instances that start, by group, and how many of them are for somebody alone.
 type begun map[group]*struct{ all, alone int }
 
-func (b *backend) begun() begun {
+func (b *backend) countStarting() begun {
 	of := make(begun)
 	for g, all := range b.instances {
 		for _, in := range all {
 			if in.state == starting {
-				of.count(g).all++
+				of.countsOf(g).all++
 			}
 		}
 	}
 	return of
 }
 
-func (of begun) count(g group) *struct{ all, alone int } {
+func (of begun) countsOf(g group) *struct{ all, alone int } {
 	if of[g] == nil {
 		of[g] = new(struct{ all, alone int })
 	}
 	return of[g]
 }
 
-// covers reports whether one of the instances that start will do for a want of a group.
-func (of begun) covers(g group, alone bool) bool {
-	n := of.count(g)
+// claimStart reports whether one of the instances that start will do for a want of a group.
+func (of begun) claimStart(g group, alone bool) bool {
+	n := of.countsOf(g)
 	if !alone {
 		return n.all > 0
 	}
@@ -212,7 +212,7 @@ func (of begun) covers(g group, alone bool) bool {
 }
 
 func (of begun) add(g group, alone bool) {
-	n := of.count(g)
+	n := of.countsOf(g)
 	n.all++
 	if alone {
 		n.alone++
@@ -221,35 +221,37 @@ func (of begun) add(g group, alone bool) {
 
 // faults says when a backend may be started after it has failed.
 type faults struct {
-	row    int       // failures without an instance that has lived for long
-	last   time.Time // of them
-	until  time.Time // no start before
-	detail string    // of the last one
+	failures int       // failures without an instance that has lived for long
+	last     time.Time // of them
+	until    time.Time // no start before
+	detail   string    // of the last one
 }
 
-func (f *faults) failed(now time.Time, detail string) {
-	pause := firstPause << min(f.row, 6)
-	f.row++
+func (f *faults) noteFailure(now time.Time, detail string) {
+	pause := firstPause << min(f.failures, 6)
+	f.failures++
 	f.last, f.until, f.detail = now, now.Add(min(pause, mostPause)), detail
 }
 
-// lived notes that an instance has ended by itself.
-func (f *faults) lived(now, ready time.Time, detail string) {
+// noteEnd notes that an instance has ended by itself.
+func (f *faults) noteEnd(now, ready time.Time, detail string) {
 	if now.Sub(ready) < provenAfter {
-		f.failed(now, detail)
+		f.noteFailure(now, detail)
 		return
 	}
-	f.prove(ready)
+	f.resetIfBefore(ready)
 }
 
-// prove forgets the failures that were before an instance became ready which has lived for long.
-func (f *faults) prove(since time.Time) {
+// resetIfBefore forgets the failures that were before an instance became ready which has lived for long.
+func (f *faults) resetIfBefore(since time.Time) {
 	if !f.last.After(since) {
 		*f = faults{}
 	}
 }
 
-func (f *faults) pausing(now time.Time) bool { return f.row > 0 && now.Before(f.until) }
+func (f *faults) mustPause(now time.Time) bool { return f.failures > 0 && now.Before(f.until) }
 
-// open reports whether whoever wants the backend is refused at once.
-func (f *faults) open(now time.Time) bool { return f.row >= openAfter && now.Before(f.until) }
+// isBreakerOpen reports whether whoever wants the backend is refused at once.
+func (f *faults) isBreakerOpen(now time.Time) bool {
+	return f.failures >= openAfter && now.Before(f.until)
+}

@@ -82,8 +82,8 @@ type Instance struct {
 func (s *stock) Reports(now time.Time) map[string]Report {
 	all := make(map[string]Report, len(s.backends))
 	for name, b := range s.backends {
-		r := Report{Counts: b.counts(), Failures: b.faults.row, Detail: b.faults.detail, Until: b.faults.until, Open: b.faults.open(now)}
-		for _, in := range b.sorted() {
+		r := Report{Counts: b.counts(), Failures: b.faults.failures, Detail: b.faults.detail, Until: b.faults.until, Open: b.faults.isBreakerOpen(now)}
+		for _, in := range b.sortedInstances() {
 			ends := in.replaced || in.spent || in.state == stopping || b.gone || in.kind.Digest != b.digest
 			r.Instances = append(r.Instances, Instance{in.id, in.activity(), len(in.serves), ends})
 		}

@@ -80,7 +80,7 @@ func (w *world) do(what string, effects []Effect) {
 				w.fail("instance %d is asked whether it lives, and does not", e.Instance)
 			}
 			if w.r.IntN(8) > 0 {
-				w.p.Ponged(w.now, e.Instance)
+				w.p.HeardFrom(w.now, e.Instance)
 			}
 		case Lost:
 			for _, id := range e.Wants {
@@ -224,11 +224,11 @@ func (w *world) step() {
 		if id := instance(func(in *lived) bool { return !in.up && !in.ends }); id != 0 {
 			if w.r.IntN(6) == 0 {
 				delete(w.instances, id)
-				w.do(fmt.Sprint("failed ", id), w.p.Failed(w.now, id, "no"))
+				w.do(fmt.Sprint("failed ", id), w.p.StartFailed(w.now, id, "no"))
 				return
 			}
 			w.instances[id].up = true
-			w.do(fmt.Sprint("ready ", id), w.p.Ready(w.now, id))
+			w.do(fmt.Sprint("ready ", id), w.p.InstanceReady(w.now, id))
 		}
 	case n < 14:
 		var ids []WantID
@@ -239,27 +239,27 @@ func (w *world) step() {
 			id := ids[w.r.IntN(len(ids))]
 			if w.r.IntN(6) == 0 {
 				w.cancelled[id] = true
-				w.p.Cancelled(w.now, id)
+				w.p.CallCancelled(w.now, id)
 				return
 			}
 			delete(w.given, id)
 			delete(w.wants, id)
-			w.do(fmt.Sprint("done ", id), w.p.Done(w.now, id))
+			w.do(fmt.Sprint("done ", id), w.p.CallEnded(w.now, id))
 		}
 	case n < 16:
 		if id := instance(func(in *lived) bool { return in.ends }); id != 0 {
 			delete(w.instances, id)
-			w.do(fmt.Sprint("exited ", id), w.p.Exited(w.now, id, ""))
+			w.do(fmt.Sprint("exited ", id), w.p.InstanceExited(w.now, id, ""))
 		}
 	case n < 17:
 		if id := instance(func(in *lived) bool { return in.up && !in.ends }); id != 0 {
 			if w.r.IntN(2) == 0 {
 				w.instances[id].ends = true
-				w.do(fmt.Sprint("breaks ", id), w.p.Broke(w.now, id, "broke"))
+				w.do(fmt.Sprint("breaks ", id), w.p.InstanceBroke(w.now, id, "broke"))
 				return
 			}
 			delete(w.instances, id)
-			w.do(fmt.Sprint("dies ", id), w.p.Exited(w.now, id, "died"))
+			w.do(fmt.Sprint("dies ", id), w.p.InstanceExited(w.now, id, "died"))
 		}
 	case n < 18:
 		for id := range w.wants {
@@ -292,22 +292,22 @@ func (w *world) restart(name string, atOnce bool) {
 func (w *world) settle() {
 	for i := 0; w.p.Busy(); i++ {
 		if i > 200 {
-			w.fail("something is left: %d instances, %d wants", len(w.p.all), len(w.p.wants))
+			w.fail("something is left: %d instances, %d wants", len(w.p.instances), len(w.p.wants))
 		}
 		for id, in := range w.instances {
 			switch {
 			case in.ends:
 				delete(w.instances, id)
-				w.do(fmt.Sprint("exited ", id), w.p.Exited(w.now, id, ""))
+				w.do(fmt.Sprint("exited ", id), w.p.InstanceExited(w.now, id, ""))
 			case !in.up:
 				in.up = true
-				w.do(fmt.Sprint("ready ", id), w.p.Ready(w.now, id))
+				w.do(fmt.Sprint("ready ", id), w.p.InstanceReady(w.now, id))
 			}
 		}
 		for id := range w.given {
 			delete(w.given, id)
 			delete(w.wants, id)
-			w.do(fmt.Sprint("done ", id), w.p.Done(w.now, id))
+			w.do(fmt.Sprint("done ", id), w.p.CallEnded(w.now, id))
 		}
 		w.now = w.now.Add(time.Second)
 		w.do("tick", w.p.Tick(w.now))
@@ -316,7 +316,7 @@ func (w *world) settle() {
 		w.fail("%d wants had no end", len(w.wants))
 	}
 	for name, b := range w.p.backends {
-		if b.count != 0 || b.begins != 0 || b.waiting != 0 || len(b.queues) != 0 || len(b.turns) != 0 || len(b.perPrincipal) != 0 || len(b.instances) != 0 {
+		if b.count != 0 || b.starting != 0 || b.waiting != 0 || len(b.queues) != 0 || len(b.turns) != 0 || len(b.perPrincipal) != 0 || len(b.instances) != 0 {
 			w.fail("backend %s keeps something: %+v", name, b)
 		}
 	}
@@ -340,7 +340,7 @@ func TestHistories(t *testing.T) {
 			of.PerPrincipal = 1 + r.IntN(3)
 			of.MaxLife = time.Duration(r.IntN(2)) * time.Minute
 			w.of[name] = of
-			w.do("configure "+name, w.p.Configure(w.now, name, "1", of))
+			w.do("configure "+name, w.p.ConfigureBackend(w.now, name, "1", of))
 		}
 		ticked := w.now
 		for range 400 {
@@ -356,17 +356,17 @@ func TestHistories(t *testing.T) {
 
 func BenchmarkWant(b *testing.B) {
 	p := New(Bounds{})
-	p.Configure(at(0), "files", "1", Terms{})
+	p.ConfigureBackend(at(0), "files", "1", Terms{})
 	for n := range 1000 {
 		who := fmt.Sprint(n)
 		p.Want(at(0), Want{ID: WantID(n + 1), Kind: files, Holder: who, Principal: who})
-		p.Ready(at(0), InstanceID(n+1))
-		p.Done(at(0), WantID(n+1))
+		p.InstanceReady(at(0), InstanceID(n+1))
+		p.CallEnded(at(0), WantID(n+1))
 	}
 	x := Want{ID: 2000, Kind: files, Holder: "7", Principal: "7"}
 	b.ReportAllocs()
 	for b.Loop() {
 		p.Want(at(0), x)
-		p.Done(at(0), x.ID)
+		p.CallEnded(at(0), x.ID)
 	}
 }

@@ -18,7 +18,7 @@ const (
 // instance is one instance of a backend.
 type instance struct {
 	id        InstanceID
-	of        *backend
+	backend   *backend
 	kind      Kind
 	holder    string // whose it is, "" for a spare and for what all share
 	principal string // for whom it counts, "" for nobody
@@ -42,28 +42,28 @@ type instance struct {
 // bind gives an instance a holder, for good.
 func (in *instance) bind(holder, principal string) {
 	if holder != in.holder {
-		in.of.unlist(in)
+		in.backend.removeFromGroup(in)
 		in.holder = holder
-		in.of.list(in)
+		in.backend.addToGroup(in)
 	}
 	if in.principal == "" {
-		in.count(principal)
+		in.countFor(principal)
 	}
 }
 
-// count has the instance count for a principal, and for no other one.
-func (in *instance) count(principal string) {
+// countFor has the instance count for a principal, and for no other one.
+func (in *instance) countFor(principal string) {
 	if in.principal != "" {
-		in.of.discount(in.principal)
+		in.backend.lowerPrincipalCount(in.principal)
 	}
 	if in.principal = principal; principal != "" {
-		in.of.perPrincipal[principal]++
+		in.backend.perPrincipal[principal]++
 	}
 }
 
 // serve gives the instance a want.
 func (in *instance) serve(x *want, by Isolation) {
-	x.on = in
+	x.servedBy = in
 	in.serves[x.ID] = x
 	if x.Askable {
 		in.asking = x.ID
@@ -72,7 +72,7 @@ func (in *instance) serve(x *want, by Isolation) {
 	case x.Looks:
 	case by == ByCall:
 		in.spent = true
-		in.count(x.Principal) // it may have begun for another one
+		in.countFor(x.Principal) // it may have begun for another one
 	case in.holder == "" && by != Shared:
 		in.bind(x.Holder, x.Principal)
 	}
@@ -86,12 +86,12 @@ func (in *instance) release(x *want, now time.Time) {
 	}
 	in.used = now
 	if in.suspect { // until the next tick a holder would get another instance beside this one, which is free again
-		in.suspect = in.overdue(now, in.of.terms.CancelWait)
+		in.suspect = in.hasOverdueCancel(now, in.backend.terms.CancelWait)
 	}
 }
 
-// takes reports whether the instance, which is of a want's kind and holder or a spare, may be given to it.
-func (in *instance) takes(w *Want, by Isolation) bool {
+// canServe reports whether the instance, which is of a want's kind and holder or a spare, may be given to it.
+func (in *instance) canServe(w *Want, by Isolation) bool {
 	switch {
 	case in.state != ready || in.spent || in.suspect || in.replaced:
 		return false
@@ -101,13 +101,13 @@ func (in *instance) takes(w *Want, by Isolation) bool {
 	return by != ByCall || len(in.serves) == 0
 }
 
-// served returns the wants that the instance serves, by their ids.
-func (in *instance) served() []*want {
+// servedWants returns the wants that the instance serves, by their ids.
+func (in *instance) servedWants() []*want {
 	return slices.SortedFunc(maps.Values(in.serves), func(a, b *want) int { return cmp.Compare(a.ID, b.ID) })
 }
 
-// overdue reports whether a call has not ended for too long after it was cancelled.
-func (in *instance) overdue(now time.Time, most time.Duration) bool {
+// hasOverdueCancel reports whether a call has not ended for too long after it was cancelled.
+func (in *instance) hasOverdueCancel(now time.Time, most time.Duration) bool {
 	for _, x := range in.serves {
 		if !x.cancelled.IsZero() && most > 0 && now.Sub(x.cancelled) >= most {
 			return true

@@ -15,22 +15,22 @@ type Pool struct {
 
 // New returns a pool without backends.
 func New(b Bounds) *Pool {
-	return &Pool{stock{bounds: b, backends: make(map[string]*backend), all: make(map[InstanceID]*instance), wants: make(map[WantID]*want)}}
+	return &Pool{stock{bounds: b, backends: make(map[string]*backend), instances: make(map[InstanceID]*instance), wants: make(map[WantID]*want)}}
 }
 
 // A want as the pool knows it: it waits as long as on is nil.
 type want struct {
 	Want
 	since     time.Time
-	on        *instance
+	servedBy  *instance
 	cancelled time.Time // zero if it is not
 }
 
-// alone reports whether an instance that starts for a want can serve no other one that waits.
-func (x *want) alone(b *backend) bool { return x.Askable || b.terms.Isolation == ByCall }
+// needsOwnStart reports whether an instance that starts for a want can serve no other one that waits.
+func (x *want) needsOwnStart(b *backend) bool { return x.Askable || b.terms.Isolation == ByCall }
 
-// Configure adds a backend, or gives it other terms. Instances of another digest end when they serve no call.
-func (p *Pool) Configure(now time.Time, name, digest string, t Terms) []Effect {
+// ConfigureBackend adds a backend, or gives it other terms. Instances of another digest end when they serve no call.
+func (p *Pool) ConfigureBackend(now time.Time, name, digest string, t Terms) []Effect {
 	b := p.backends[name]
 	if b == nil {
 		b = newBackend(name)
@@ -42,11 +42,11 @@ func (p *Pool) Configure(now time.Time, name, digest string, t Terms) []Effect {
 	}
 	b.terms, b.gone = t, false
 	p.settle(now, b)
-	return p.take()
+	return p.takeEffects()
 }
 
-// Remove removes a backend. Its wants that wait are refused, and its instances end when they serve no call.
-func (p *Pool) Remove(now time.Time, name string) []Effect {
+// RemoveBackend removes a backend. Its wants that wait are refused, and its instances end when they serve no call.
+func (p *Pool) RemoveBackend(now time.Time, name string) []Effect {
 	b := p.backends[name]
 	if b == nil {
 		return nil
@@ -54,7 +54,7 @@ func (p *Pool) Remove(now time.Time, name string) []Effect {
 	b.gone, b.digest = true, ""
 	clear(b.wanted)
 	p.settle(now, b)
-	return p.take()
+	return p.takeEffects()
 }
 
 // Want asks for an instance. It is given one, at once or later, or is refused, exactly once, unless it is withdrawn before.
@@ -71,160 +71,160 @@ func (p *Pool) Want(now time.Time, w Want) []Effect {
 		b.wanted[w.Kind] = now
 	}
 	p.wants[w.ID] = x
-	if p.give(now, b, x) { // what is there is for none of those who wait, or they would have it
+	if p.giveInstance(now, b, x) { // what is there is for none of those who wait, or they would have it
 		p.settle(now, b) // another spare may be due
-		return p.take()
+		return p.takeEffects()
 	}
 	if b.waiting >= b.terms.Queue && b.terms.Queue > 0 {
 		p.refuse(x, QueueFull, "", 0)
-		return p.take()
+		return p.takeEffects()
 	}
 	b.enqueue(x)
 	p.settle(now, b)
-	return p.take()
+	return p.takeEffects()
 }
 
 // Withdraw ends a want that waits, or is Done for one that was given an instance meanwhile.
 func (p *Pool) Withdraw(now time.Time, id WantID) []Effect {
 	x := p.wants[id]
-	if x == nil || x.on != nil {
-		return p.Done(now, id)
+	if x == nil || x.servedBy != nil {
+		return p.CallEnded(now, id)
 	}
 	b := p.backends[x.Kind.Backend]
 	b.dequeue(x)
 	delete(p.wants, id)
-	return p.take()
+	return p.takeEffects()
 }
 
-// Cancelled says that the call of a want was cancelled, and Done has still to follow.
-func (p *Pool) Cancelled(now time.Time, id WantID) {
-	if x := p.wants[id]; x != nil && x.on != nil {
+// CallCancelled says that the call of a want was cancelled, and Done has still to follow.
+func (p *Pool) CallCancelled(now time.Time, id WantID) {
+	if x := p.wants[id]; x != nil && x.servedBy != nil {
 		x.cancelled = now
 	}
 }
 
-// Done says that the call of a want has ended at its instance.
-func (p *Pool) Done(now time.Time, id WantID) []Effect {
+// CallEnded says that the call of a want has ended at its instance.
+func (p *Pool) CallEnded(now time.Time, id WantID) []Effect {
 	x := p.wants[id]
-	if x == nil || x.on == nil {
+	if x == nil || x.servedBy == nil {
 		return nil
 	}
-	in := x.on
+	in := x.servedBy
 	delete(p.wants, id)
 	in.release(x, now)
 	if len(in.serves) == 0 {
-		p.restOrStop(now, in.of, in)
+		p.restOrStop(now, in.backend, in)
 	}
-	p.settle(now, in.of)
-	return p.take()
+	p.settle(now, in.backend)
+	return p.takeEffects()
 }
 
-// Ready says that an instance may be given.
-func (p *Pool) Ready(now time.Time, id InstanceID) []Effect {
-	in := p.all[id]
+// InstanceReady says that an instance may be given.
+func (p *Pool) InstanceReady(now time.Time, id InstanceID) []Effect {
+	in := p.instances[id]
 	if in == nil || in.state != starting {
 		return nil
 	}
-	p.become(in, ready)
+	p.setState(in, ready)
 	in.ready, in.used, in.heard = now, now, now
-	p.settleAll(now, in.of)
-	return p.take()
+	p.settleAll(now, in.backend)
+	return p.takeEffects()
 }
 
-// Failed says that an instance did not start, and is gone. detail says why, for whoever waits for it.
-func (p *Pool) Failed(now time.Time, id InstanceID, detail string) []Effect {
-	in := p.all[id]
+// StartFailed says that an instance did not start, and is gone. detail says why, for whoever waits for it.
+func (p *Pool) StartFailed(now time.Time, id InstanceID, detail string) []Effect {
+	in := p.instances[id]
 	if in == nil {
 		return nil
 	}
 	if in.state != starting {
-		return p.Exited(now, id, detail)
+		return p.InstanceExited(now, id, detail)
 	}
-	p.failStart(now, in, FailedTo, detail)
-	p.remove(in)
-	p.settleAll(now, in.of)
-	return p.take()
+	p.noteFailedStart(now, in, FailedTo, detail)
+	p.removeInstance(in)
+	p.settleAll(now, in.backend)
+	return p.takeEffects()
 }
 
-// Exited says that an instance is gone.
-func (p *Pool) Exited(now time.Time, id InstanceID, detail string) []Effect {
-	in := p.all[id]
+// InstanceExited says that an instance is gone.
+func (p *Pool) InstanceExited(now time.Time, id InstanceID, detail string) []Effect {
+	in := p.instances[id]
 	if in == nil {
 		return nil
 	}
 	if in.state == starting {
-		return p.Failed(now, id, detail)
+		return p.StartFailed(now, id, detail)
 	}
-	b, reason := in.of, in.reason
+	b, reason := in.backend, in.reason
 	if in.state == ready {
 		reason = Exited
 		if !in.excused {
-			b.faults.lived(now, in.ready, detail)
+			b.faults.noteEnd(now, in.ready, detail)
 		}
 	}
-	p.remove(in)
+	p.removeInstance(in)
 	if !in.ready.IsZero() && (in.holder != "" || len(in.serves) > 0) {
 		lost := Lost{Instance: id, Kind: in.kind, Holder: in.holder, Reason: reason, Detail: detail}
-		for _, x := range in.served() {
+		for _, x := range in.servedWants() {
 			lost.Wants = append(lost.Wants, x.ID)
 			delete(p.wants, x.ID)
 		}
 		if reason != Kept && reason != Moved && (reason != Spent && reason != Left || len(lost.Wants) > 0) {
-			p.do(lost)
+			p.addEffect(lost)
 		}
 	}
 	p.settleAll(now, b)
-	return p.take()
+	return p.takeEffects()
 }
 
-// Excuse says that an instance ends by no fault of its backend: what has it has ended, or the backend has forgotten it, as after a restart. What Broke and
+// ExcuseInstance says that an instance ends by no fault of its backend: what has it has ended, or the backend has forgotten it, as after a restart. What Broke and
 // Exited say of it is no failure then.
-func Excuse(p *Pool, id InstanceID) {
-	if in := p.all[id]; in != nil {
+func ExcuseInstance(p *Pool, id InstanceID) {
+	if in := p.instances[id]; in != nil {
 		in.excused = true
 	}
 }
 
-// Broke says that an instance can serve nobody any more, though it is not gone yet. Exited must follow.
-func (p *Pool) Broke(now time.Time, id InstanceID, detail string) []Effect {
-	in := p.all[id]
+// InstanceBroke says that an instance can serve nobody any more, though it is not gone yet. Exited must follow.
+func (p *Pool) InstanceBroke(now time.Time, id InstanceID, detail string) []Effect {
+	in := p.instances[id]
 	if in == nil || in.state != ready {
 		return nil
 	}
 	if !in.excused {
-		in.of.faults.lived(now, in.ready, detail)
+		in.backend.faults.noteEnd(now, in.ready, detail)
 	}
-	p.become(in, stopping)
+	p.setState(in, stopping)
 	in.reason = Exited
-	p.settle(now, in.of)
-	return p.take()
+	p.settle(now, in.backend)
+	return p.takeEffects()
 }
 
-// Ponged says that an instance has answered a ping, or has said anything else.
-func (p *Pool) Ponged(now time.Time, id InstanceID) {
-	if in := p.all[id]; in != nil {
+// HeardFrom says that an instance has answered a ping, or has said anything else.
+func (p *Pool) HeardFrom(now time.Time, id InstanceID) {
+	if in := p.instances[id]; in != nil {
 		in.heard, in.pinged = now, time.Time{}
 	}
 }
 
-// Holds says how many bytes an instance holds.
-func (p *Pool) Holds(now time.Time, id InstanceID, bytes int64) []Effect {
-	in := p.all[id]
+// MemoryMeasured says how many bytes an instance holds.
+func (p *Pool) MemoryMeasured(now time.Time, id InstanceID, bytes int64) []Effect {
+	in := p.instances[id]
 	if in == nil || in.state == stopping {
 		return nil
 	}
-	if most := in.of.terms.Memory; most > 0 && bytes > most {
-		p.stop(in, Heavy)
+	if most := in.backend.terms.Memory; most > 0 && bytes > most {
+		p.stopInstance(in, Heavy)
 	}
-	return p.take()
+	return p.takeEffects()
 }
 
-// Move says that another process has an instance now.
-func Move(p *Pool, id InstanceID) []Effect {
-	if in := p.all[id]; in != nil && in.state != stopping {
-		p.stop(in, Moved)
+// InstanceMoved says that another process has an instance now.
+func InstanceMoved(p *Pool, id InstanceID) []Effect {
+	if in := p.instances[id]; in != nil && in.state != stopping {
+		p.stopInstance(in, Moved)
 	}
-	return p.take()
+	return p.takeEffects()
 }
 
 // HolderGone says that nobody will want for a holder again here: it is Left, or Moved. Its instances end, and what waits for it is refused.
@@ -232,9 +232,9 @@ func (p *Pool) HolderGone(now time.Time, holder string, why Reason) []Effect {
 	if holder == "" {
 		return nil
 	}
-	for _, in := range p.sorted() {
+	for _, in := range p.sortedInstances() {
 		if in.holder == holder && in.state != stopping {
-			p.stop(in, why)
+			p.stopInstance(in, why)
 		}
 	}
 	for _, x := range p.waitingWants() {
@@ -243,7 +243,7 @@ func (p *Pool) HolderGone(now time.Time, holder string, why Reason) []Effect {
 			p.refuse(x, why, "", 0)
 		}
 	}
-	return p.take()
+	return p.takeEffects()
 }
 
 // Shut ends all instances, and refuses all wants from now on: nothing begins any more. keeps says of which instances the
@@ -254,41 +254,41 @@ func (p *Pool) Shut(keeps func(InstanceID) bool) []Effect {
 		p.backends[x.Kind.Backend].dequeue(x)
 		p.refuse(x, Closed, "", 0)
 	}
-	for _, in := range p.sorted() {
+	for _, in := range p.sortedInstances() {
 		switch {
 		case in.state == stopping:
 		case keeps(in.id):
-			p.stop(in, Kept)
+			p.stopInstance(in, Kept)
 		default:
-			p.stop(in, Closed)
+			p.stopInstance(in, Closed)
 		}
 	}
-	return p.take()
+	return p.takeEffects()
 }
 
-// Adopt takes in an instance that runs already, such as one of a process before this one. Holder is "" for a spare.
-func (p *Pool) Adopt(now time.Time, k Kind, holder, principal string, began time.Time) (InstanceID, []Effect) {
+// AdoptInstance takes in an instance that runs already, such as one of a process before this one. Holder is "" for a spare.
+func (p *Pool) AdoptInstance(now time.Time, k Kind, holder, principal string, began time.Time) (InstanceID, []Effect) {
 	b := p.backends[k.Backend]
 	if b == nil {
 		b = newBackend(k.Backend)
 		b.gone = true
 		p.backends[k.Backend] = b
 	}
-	in := p.add(b, k, began)
-	p.become(in, ready)
+	in := p.addInstance(b, k, began)
+	p.setState(in, ready)
 	in.ready, in.used, in.heard = began, now, now
 	in.bind(holder, principal)
 	p.settle(now, b)
-	return in.id, p.take()
+	return in.id, p.takeEffects()
 }
 
 // Tick says that time has passed.
 func (p *Pool) Tick(now time.Time) []Effect {
-	for _, in := range p.sorted() {
-		p.age(now, in.of, in)
+	for _, in := range p.sortedInstances() {
+		p.tickInstance(now, in.backend, in)
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.backends)) {
-		p.trim(now, p.backends[name])
+		p.endSurplus(now, p.backends[name])
 	}
 	for _, x := range p.waitingWants() {
 		b := p.backends[x.Kind.Backend]
@@ -307,28 +307,28 @@ func (p *Pool) Tick(now time.Time) []Effect {
 		}
 	}
 	p.settleAll(now, nil)
-	return p.take()
+	return p.takeEffects()
 }
 
 // Busy reports whether Tick has anything to look after.
-func (p *Pool) Busy() bool { return len(p.all) > 0 || len(p.wants) > 0 }
+func (p *Pool) Busy() bool { return len(p.instances) > 0 || len(p.wants) > 0 }
 
-// age does what time brings about for one instance.
-func (p *Pool) age(now time.Time, b *backend, in *instance) {
+// tickInstance does what time brings about for one instance.
+func (p *Pool) tickInstance(now time.Time, b *backend, in *instance) {
 	t := &b.terms
 	switch in.state {
 	case starting:
 		if t.StartTimeout > 0 && now.Sub(in.began) >= t.StartTimeout {
-			p.failStart(now, in, TooSlow, "it was not ready within "+t.StartTimeout.String())
-			p.stop(in, TooSlow)
+			p.noteFailedStart(now, in, TooSlow, "it was not ready within "+t.StartTimeout.String())
+			p.stopInstance(in, TooSlow)
 		}
 	case ready:
 		if now.Sub(in.ready) >= provenAfter {
-			b.faults.prove(in.ready)
+			b.faults.resetIfBefore(in.ready)
 		}
-		in.suspect = in.overdue(now, t.CancelWait)
+		in.suspect = in.hasOverdueCancel(now, t.CancelWait)
 		if in.suspect && in.onlyCancelled() {
-			p.stop(in, Suspect)
+			p.stopInstance(in, Suspect)
 			return
 		}
 		if len(in.serves) == 0 {
@@ -366,7 +366,7 @@ func (p *Pool) abandon(now time.Time, b *backend) {
 		b.dequeue(x)
 		p.refuse(x, Replaced, "", 0)
 	}
-	for _, in := range b.sorted() {
+	for _, in := range b.sortedInstances() {
 		if len(in.serves) == 0 {
 			p.restOrStop(now, b, in)
 		}
@@ -381,26 +381,26 @@ func (p *Pool) serveWaiting(now time.Time, b *backend) {
 	case b.waiting == 0:
 		return
 	}
-	begun := b.begun()
+	begun := b.countStarting()
 	for _, x := range b.fairOrder() {
 		if x.Kind.Digest != b.digest {
 			b.dequeue(x)
 			p.refuse(x, Replaced, "", 0)
 			continue
 		}
-		if p.give(now, b, x) {
+		if p.giveInstance(now, b, x) {
 			b.dequeue(x)
 			continue
 		}
 		g := groupOf(b, &x.Want)
-		if begun.covers(g, x.alone(b)) {
+		if begun.claimStart(g, x.needsOwnStart(b)) {
 			continue
 		}
 		switch {
 		case p.mayStart(now, b, x.Principal):
-			p.start(now, b, x.Kind, g.holder, x.Principal)
-			begun.add(g, x.alone(b))
-		case b.faults.open(now):
+			p.startInstance(now, b, x.Kind, g.holder, x.Principal)
+			begun.add(g, x.needsOwnStart(b))
+		case b.faults.isBreakerOpen(now):
 			b.dequeue(x)
 			p.refuse(x, Broken, b.faults.detail, b.faults.until.Sub(now))
 		default:
@@ -409,16 +409,16 @@ func (p *Pool) serveWaiting(now time.Time, b *backend) {
 	}
 }
 
-// failStart notes that an instance did not start, and refuses whoever waited for it.
-func (p *Pool) failStart(now time.Time, in *instance, why Reason, detail string) {
-	b := in.of
-	b.faults.failed(now, detail)
+// noteFailedStart notes that an instance did not start, and refuses whoever waited for it.
+func (p *Pool) noteFailedStart(now time.Time, in *instance, why Reason, detail string) {
+	b := in.backend
+	b.faults.noteFailure(now, detail)
 	for _, x := range b.fairOrder() {
 		g := groupOf(b, &x.Want)
 		if x.Kind == in.kind && g.holder == in.holder {
 			b.dequeue(x)
 			p.refuse(x, why, detail, b.faults.until.Sub(now))
-			if x.alone(b) {
+			if x.needsOwnStart(b) {
 				break // others have instances of their own that start
 			}
 		}
@@ -427,14 +427,14 @@ func (p *Pool) failStart(now time.Time, in *instance, why Reason, detail string)
 
 func (p *Pool) refuse(x *want, why Reason, detail string, after time.Duration) {
 	delete(p.wants, x.ID)
-	p.do(Refuse{x.ID, why, detail, max(after, 0)})
+	p.addEffect(Refuse{x.ID, why, detail, max(after, 0)})
 }
 
 // waitingWants returns the wants that wait, by their ids.
 func (p *Pool) waitingWants() []*want {
 	var all []*want
 	for _, x := range p.wants {
-		if x.on == nil {
+		if x.servedBy == nil {
 			all = append(all, x)
 		}
 	}

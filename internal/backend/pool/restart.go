@@ -20,21 +20,21 @@ func RestartBackend(p *Pool, now time.Time, name string, atOnce bool) (did Resta
 	if b == nil || b.gone || p.shut {
 		return Restart{}, false, nil
 	}
-	did = Restart{Failures: b.faults.row, Opened: b.faults.open(now), Detail: b.faults.detail}
+	did = Restart{Failures: b.faults.failures, Opened: b.faults.isBreakerOpen(now), Detail: b.faults.detail}
 	b.faults = faults{}
-	for _, in := range b.sorted() {
+	for _, in := range b.sortedInstances() {
 		if in.state == stopping {
 			continue
 		}
 		did.Calls += len(in.serves)
 		if atOnce || len(in.serves) == 0 {
 			did.Ended++
-			p.stop(in, Restarted)
+			p.stopInstance(in, Restarted)
 			continue
 		}
 		did.Ending++
 		in.replaced = true
 	}
 	p.settle(now, b)
-	return did, true, p.take()
+	return did, true, p.takeEffects()
 }

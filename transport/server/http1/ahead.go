@@ -13,10 +13,10 @@ type Ahead struct {
 }
 
 // NewAhead returns c with bytes that come before what it reads.
-func NewAhead(c net.Conn, rest []byte) *Ahead { return &Ahead{Conn: Bare(c), rest: rest} }
+func NewAhead(c net.Conn, rest []byte) *Ahead { return &Ahead{Conn: StripAhead(c), rest: rest} }
 
-// Bare returns the connection below, if c is an Ahead of which everything was read; otherwise c.
-func Bare(c net.Conn) net.Conn {
+// StripAhead returns the connection below, if c is an Ahead of which everything was read; otherwise c.
+func StripAhead(c net.Conn) net.Conn {
 	for {
 		a, ok := c.(*Ahead)
 		if !ok || len(a.rest) > 0 || a.err != nil {

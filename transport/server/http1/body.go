@@ -41,12 +41,12 @@ func (b *body) Read(p []byte) (n int, err error) {
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
 	}
-	b.fails(err)
+	b.noteError(err)
 	return n, err
 }
 
-// fails notes that the body cannot be read on, if err says so.
-func (b *body) fails(err error) {
+// noteError notes that the body cannot be read on, if err says so.
+func (b *body) noteError(err error) {
 	if b.err = err; err != nil {
 		b.ctx.end()
 	}
@@ -73,7 +73,7 @@ func (b *body) discard() bool {
 	for b.left > 0 && b.err == nil {
 		n, err := b.from.Read(p[:min(b.left, int64(len(p)))])
 		if b.left -= int64(n); b.left > 0 {
-			b.fails(err)
+			b.noteError(err)
 		}
 	}
 	if b.left > 0 {

@@ -22,7 +22,7 @@ const (
 	// maxCopied is how much of a body goes out in one write with what was before it.
 	maxCopied = 16 << 10
 	// looked is how much of a body http.DetectContentType looks at.
-	looked = 512
+	sniffBytes = 512
 )
 
 // call is one request, its body and its response.
@@ -34,27 +34,27 @@ type call struct {
 	response
 }
 
-// watch has the connection watched for its end, while the request goes on.
-func (x *call) watch() bool { return x.conn.watch(x) }
+// watchClient has the connection watched for its end, while the request goes on.
+func (x *call) watchClient() bool { return x.conn.watchClient(x) }
 
 // response is the part of a call that answers.
 type response struct {
-	header   http.Header
-	status   int   // 0 until WriteHeader
-	length   int64 // that the handler has announced; -1: none
-	wrote    int64 // of the body
-	out      []byte
-	pooled   *[]byte // that out began as
-	early    []byte  // a body of unknown length, whose head is not written
-	typed    bool    // the handler has set Content-Type, or Content-Encoding, and the body is not looked at for one
-	dated    bool    // the handler has set Date
-	sent     bool    // the head is in out whole, or was written
-	chunked  bool
-	last     bool // the connection is closed after it
-	empty    bool // its status has no body
-	hijacked bool
-	over     bool // the handler has returned
-	err      error
+	header    http.Header
+	status    int   // 0 until WriteHeader
+	length    int64 // that the handler has announced; -1: none
+	wrote     int64 // of the body
+	out       []byte
+	pooled    *[]byte // that out began as
+	early     []byte  // a body of unknown length, whose head is not written
+	typed     bool    // the handler has set Content-Type, or Content-Encoding, and the body is not looked at for one
+	dated     bool    // the handler has set Date
+	headEnded bool    // the head is in out whole, or was written
+	chunked   bool
+	last      bool // the connection is closed after it
+	empty     bool // its status has no body
+	hijacked  bool
+	over      bool // the handler has returned
+	err       error
 }
 
 var (
@@ -104,7 +104,7 @@ func (x *call) WriteHeader(status int) {
 			continue
 		case "Content-Length":
 			if len(values) > 0 {
-				x.announce(values[0])
+				x.setLength(values[0])
 			}
 			continue
 		case "Content-Type":
@@ -126,8 +126,8 @@ func (x *call) WriteHeader(status int) {
 	x.out = out
 }
 
-// announce takes the Content-Length of a handler, if it is one.
-func (x *call) announce(value string) {
+// setLength takes the Content-Length of a handler, if it is one.
+func (x *call) setLength(value string) {
 	if n, err := strconv.ParseInt(value, 10, 64); err == nil && n >= 0 {
 		x.length = n
 	}
@@ -153,21 +153,21 @@ func (x *call) Write(b []byte) (int, error) {
 	if x.wrote += int64(len(b)); x.length >= 0 && x.wrote > x.length {
 		return 0, http.ErrContentLength
 	}
-	if x.length < 0 && !x.sent {
+	if x.length < 0 && !x.headEnded {
 		if len(x.early)+len(b) <= maxUnsized {
 			x.early = append(x.early, b...)
 			return len(b), nil
 		}
-		x.headed(b)
-	} else if !x.sent {
-		x.headed(b)
+		x.endHead(b)
+	} else if !x.headEnded {
+		x.endHead(b)
 	}
-	x.add(b)
+	x.appendBody(b)
 	return len(b), x.err
 }
 
-// add adds to the body, once the head is there.
-func (x *call) add(b []byte) {
+// appendBody adds to the body, once the head is there.
+func (x *call) appendBody(b []byte) {
 	if len(b) == 0 {
 		return
 	}
@@ -175,8 +175,8 @@ func (x *call) add(b []byte) {
 		x.out = append(strconv.AppendInt(x.out, int64(len(b)), 16), '\r', '\n')
 	}
 	if len(x.out)+len(b) > maxCopied {
-		x.push()
-		x.write(b)
+		x.writePending()
+		x.writeToConn(b)
 	} else {
 		x.out = append(x.out, b...)
 	}
@@ -185,17 +185,17 @@ func (x *call) add(b []byte) {
 	}
 }
 
-// headed ends the head in out, before the body that begins with b.
-func (x *call) headed(b []byte) {
-	x.sent = true
+// endHead ends the head in out, before the body that begins with b.
+func (x *call) endHead(b []byte) {
+	x.headEnded = true
 	if x.conn.ending() || !x.last && !x.body.discard() {
 		x.last = true
 	}
 	out := x.out
 	if !x.typed && !x.empty && len(x.early)+len(b) > 0 {
 		first := x.early
-		if len(first) < looked {
-			first = append(first[:len(first):len(first)], b[:min(len(b), looked)]...)
+		if len(first) < sniffBytes {
+			first = append(first[:len(first):len(first)], b[:min(len(b), sniffBytes)]...)
 		}
 		out = appendField(out, "Content-Type", http.DetectContentType(first))
 	}
@@ -216,7 +216,7 @@ func (x *call) headed(b []byte) {
 	x.out = append(out, '\r', '\n')
 	if early := x.early; len(early) > 0 {
 		x.early = nil
-		x.add(early)
+		x.appendBody(early)
 	}
 }
 
@@ -229,16 +229,16 @@ func appendField(out []byte, key, value string) []byte {
 	return append(append(out, value...), '\r', '\n')
 }
 
-// push writes what waits.
-func (x *call) push() {
+// writePending writes what waits.
+func (x *call) writePending() {
 	if len(x.out) > 0 {
 		b := x.out
 		x.out = x.out[:0]
-		x.write(b)
+		x.writeToConn(b)
 	}
 }
 
-func (x *call) write(b []byte) {
+func (x *call) writeToConn(b []byte) {
 	if x.err != nil {
 		return
 	}
@@ -262,34 +262,34 @@ func (x *call) FlushError() error {
 	if x.status == 0 {
 		x.WriteHeader(http.StatusOK)
 	}
-	if !x.sent {
-		x.headed(nil)
+	if !x.headEnded {
+		x.endHead(nil)
 	}
-	x.push()
+	x.writePending()
 	return x.err
 }
 
-// finish writes what the handler has left to write, and reports whether the connection can go on.
-func (x *call) finish() bool {
+// finishResponse writes what the handler has left to write, and reports whether the connection can go on.
+func (x *call) finishResponse() bool {
 	if x.status == 0 {
 		x.WriteHeader(http.StatusOK)
 	}
-	if !x.sent {
+	if !x.headEnded {
 		if x.length < 0 {
 			x.length = int64(len(x.early))
 		}
-		x.headed(nil)
+		x.endHead(nil)
 	}
 	if x.chunked {
 		x.out = append(x.out, "0\r\n\r\n"...)
 	}
-	x.push()
+	x.writePending()
 	short := x.length >= 0 && !x.empty && x.wrote != x.length
 	return x.err == nil && !x.last && !short
 }
 
-// done takes from the call what the next one uses again, also if the handler has left a goroutine behind that writes.
-func (x *call) done() {
+// releaseBuffers takes from the call what the next one uses again, also if the handler has left a goroutine behind that writes.
+func (x *call) releaseBuffers() {
 	x.over, x.header = true, nil
 	if p := x.pooled; p != nil && cap(x.out) <= 2*maxCopied {
 		*p = x.out[:0]
@@ -331,13 +331,13 @@ func (x *call) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 
 // SetReadDeadline is for http.ResponseController.
 func (x *call) SetReadDeadline(t time.Time) error {
-	x.conn.dated.Store(true)
+	x.conn.readDeadlineSet.Store(true)
 	return x.conn.rwc.SetReadDeadline(t)
 }
 
 // SetWriteDeadline is for http.ResponseController. It holds for this response.
 func (x *call) SetWriteDeadline(t time.Time) error {
-	x.conn.timed.Store(true)
+	x.conn.writeDeadlineSet.Store(true)
 	return x.conn.rwc.SetWriteDeadline(t)
 }
 

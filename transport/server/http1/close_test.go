@@ -87,7 +87,7 @@ func TestCloseEarly(t *testing.T) {
 		}
 		ln := newPipes()
 		f = NewFront(ln, &http.Server{Handler: http.NotFoundHandler()})
-		go f.begin.Do(func() { go f.accept() })
+		go f.begin.Do(func() { go f.acceptConns() })
 		near, far := net.Pipe()
 		ln.conns <- far
 		_, _ = io.WriteString(near, "HEAD / HTTP/1.1\r\n\r\n")

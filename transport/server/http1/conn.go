@@ -27,17 +27,17 @@ type conn struct {
 	template *http.Request
 	head     head
 
-	buf     []byte // what was read and not used is buf[from:to]
-	from    int
-	to      int
-	until   time.Time   // the read deadline, zero for none
-	dated   atomic.Bool // a handler has set another one
-	timed   atomic.Bool // a handler has set a deadline for writes
-	serving atomic.Bool // a request is being served, or has begun to come
-	headers http.Header // of responses, reused
-	blanks  int         // how many CR and LF may come before the next request
-	away    bool        // somebody else has it
-	cut     error       // why the head was not read on
+	buf              []byte // what was read and not used is buf[from:to]
+	from             int
+	to               int
+	until            time.Time   // the read deadline, zero for none
+	readDeadlineSet  atomic.Bool // a handler has set another one
+	writeDeadlineSet atomic.Bool // a handler has set a deadline for writes
+	serving          atomic.Bool // a request is being served, or has begun to come
+	headers          http.Header // of responses, reused
+	blanks           int         // how many CR and LF may come before the next request
+	away             bool        // somebody else has it
+	cut              error       // why the head was not read on
 
 	mu       sync.Mutex // guards the rest
 	current  *call
@@ -60,18 +60,18 @@ func (c *conn) serve() {
 		c.setUntil(time.Now().Add(limit))
 	}
 	for first := true; ; first = false {
-		n, err := c.next(first)
+		n, err := c.readHead(first)
 		if err == nil && !c.head.read(c.buf[c.from:c.from+n]) {
 			err = errOdd
 		}
 		if errors.Is(err, errOdd) {
 			c.away = true
 			s.handing.Add(1)
-			s.state(c.rwc, http.StateHijacked)
+			s.reportState(c.rwc, http.StateHijacked)
 			s.forget(c)
 			odd := NewAhead(c.rwc, append([]byte(nil), c.buf[c.from:c.to]...))
 			odd.err = c.cut
-			s.hand(odd)
+			s.handToServer(odd)
 			return
 		}
 		if err != nil {
@@ -81,13 +81,13 @@ func (c *conn) serve() {
 		if c.blanks = 0; c.head.method == http.MethodPost {
 			c.blanks = mostBlanks
 		}
-		s.state(c.rwc, http.StateActive)
-		if !c.request() {
+		s.reportState(c.rwc, http.StateActive)
+		if !c.serveRequest() {
 			return
 		}
 		c.skipBlanks()
 		c.serving.Store(c.from < c.to)
-		s.state(c.rwc, http.StateIdle)
+		s.reportState(c.rwc, http.StateIdle)
 		if s.ending.Load() {
 			c.linger()
 			return
@@ -101,7 +101,7 @@ func (c *conn) end() {
 		return
 	}
 	_ = c.rwc.Close()
-	c.front.state(c.rwc, http.StateClosed)
+	c.front.reportState(c.rwc, http.StateClosed)
 	c.front.forget(c)
 }
 
@@ -120,24 +120,24 @@ func (c *conn) skipBlanks() {
 	}
 }
 
-// next reads until the head of a request is there, and returns its length.
-func (c *conn) next(first bool) (int, error) {
+// readHead reads until the head of a request is there, and returns its length.
+func (c *conn) readHead(first bool) (int, error) {
 	limits := c.front.hs
 	most := maxHead
 	if limit := limits.MaxHeaderBytes; limit > 0 {
 		most = min(most, limit)
 	}
 	if c.from == c.to {
-		c.slim()
+		c.shrinkBuffer()
 	}
 	switch {
 	case first:
 	case c.from == c.to:
-		c.idles(limits.IdleTimeout)
-	case c.dated.Swap(false): // the deadline was for the request before
+		c.setIdleDeadline(limits.IdleTimeout)
+	case c.readDeadlineSet.Swap(false): // the deadline was for the request before
 		c.setUntil(time.Time{})
 	}
-	if n := endOf(c.buf[c.from:c.to]); n > 0 {
+	if n := headLength(c.buf[c.from:c.to]); n > 0 {
 		c.serving.Store(true)
 		return n, tooLong(n, most)
 	}
@@ -148,12 +148,12 @@ func (c *conn) next(first bool) (int, error) {
 	begun := first // the time for the header runs from the beginning of the connection
 	for {
 		if c.to > 0 {
-			if !c.head.may(c.buf[:c.to]) {
+			if !c.head.canBegin(c.buf[:c.to]) {
 				return 0, errOdd
 			}
 			if !begun {
 				begun = true
-				c.begins(limits.ReadHeaderTimeout)
+				c.setHeadDeadline(limits.ReadHeaderTimeout)
 			}
 		}
 		if c.to == len(c.buf) {
@@ -170,7 +170,7 @@ func (c *conn) next(first bool) (int, error) {
 			c.to, c.from = copy(c.buf, c.buf[c.from:c.to]), 0
 		}
 		c.serving.Store(c.to > 0)
-		if n := endOf(c.buf[max(before-3, 0):c.to]); n > 0 {
+		if n := headLength(c.buf[max(before-3, 0):c.to]); n > 0 {
 			n += max(before-3, 0)
 			return n, tooLong(n, most)
 		}
@@ -185,8 +185,8 @@ func (c *conn) next(first bool) (int, error) {
 	}
 }
 
-// slim gives back what a large head has needed, when nothing of it is left.
-func (c *conn) slim() {
+// shrinkBuffer gives back what a large head has needed, when nothing of it is left.
+func (c *conn) shrinkBuffer() {
 	if len(c.buf) > bufferBytes {
 		c.buf, c.head = make([]byte, bufferBytes), head{}
 	}
@@ -201,9 +201,9 @@ func tooLong(n, most int) error {
 	return nil
 }
 
-// idles bounds the wait for the next request. The deadline is only moved when it must be: that costs as much as a read.
-func (c *conn) idles(limit time.Duration) {
-	dated := c.dated.Swap(false)
+// setIdleDeadline bounds the wait for the next request. The deadline is only moved when it must be: that costs as much as a read.
+func (c *conn) setIdleDeadline(limit time.Duration) {
+	dated := c.readDeadlineSet.Swap(false)
 	now := time.Now()
 	switch {
 	case limit <= 0:
@@ -215,8 +215,8 @@ func (c *conn) idles(limit time.Duration) {
 	}
 }
 
-// begins bounds the time for the rest of a head.
-func (c *conn) begins(limit time.Duration) {
+// setHeadDeadline bounds the time for the rest of a head.
+func (c *conn) setHeadDeadline(limit time.Duration) {
 	switch {
 	case limit > 0:
 		c.setUntil(time.Now().Add(limit))
@@ -237,31 +237,31 @@ func (c *conn) Read(p []byte) (int, error) {
 		c.from += n
 		return n, nil
 	}
-	if !c.until.IsZero() && !c.dated.Load() { // the deadline was that of the wait for the request
+	if !c.until.IsZero() && !c.readDeadlineSet.Load() { // the deadline was that of the wait for the request
 		c.setUntil(time.Time{})
 	}
 	return c.rwc.Read(p)
 }
 
-// request serves one request, and reports whether the connection goes on.
-func (c *conn) request() bool {
+// serveRequest serves one request, and reports whether the connection goes on.
+func (c *conn) serveRequest() bool {
 	x, r := c.newCall(&c.head)
 	c.mu.Lock()
 	c.current = x
 	c.mu.Unlock()
-	whole := c.run(x, r)
+	whole := c.runHandler(x, r)
 	if x.hijacked {
 		return false
 	}
-	goesOn := whole && x.finish()
-	c.stop()
-	if c.timed.Swap(false) {
+	goesOn := whole && x.finishResponse()
+	c.stopWatching()
+	if c.writeDeadlineSet.Swap(false) {
 		_ = c.rwc.SetWriteDeadline(time.Time{})
 	}
 	if !goesOn && whole && x.err == nil {
 		c.linger()
 	}
-	x.done()
+	x.releaseBuffers()
 	return goesOn
 }
 
@@ -285,8 +285,8 @@ func (c *conn) newCall(h *head) (*call, *http.Request) {
 	return x, r
 }
 
-// run runs the handler. It is false if that panicked.
-func (c *conn) run(x *call, r *http.Request) (whole bool) {
+// runHandler runs the handler. It is false if that panicked.
+func (c *conn) runHandler(x *call, r *http.Request) (whole bool) {
 	defer func() {
 		x.ctx.end()
 		if whole {
@@ -318,9 +318,9 @@ func (c *conn) responseHeader() http.Header {
 	return c.headers
 }
 
-// watch begins to read the connection while a call goes on, to notice that the client is gone. It is false if that cannot be yet: the body
+// watchClient begins to read the connection while a call goes on, to notice that the client is gone. It is false if that cannot be yet: the body
 // has not come whole.
-func (c *conn) watch(x *call) bool {
+func (c *conn) watchClient(x *call) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -354,8 +354,8 @@ func (c *conn) watch(x *call) bool {
 	return true
 }
 
-// stop ends the watch of a call that is over.
-func (c *conn) stop() {
+// stopWatching ends the watch of a call that is over.
+func (c *conn) stopWatching() {
 	c.mu.Lock()
 	c.current = nil
 	done := c.watching
@@ -385,9 +385,9 @@ func (c *conn) stop() {
 // takeOver gives the connection to its handler, and returns what was read and not used. The Front forgets it at once: a handler may go on
 // for long after that, and nobody waits for it. The context of the request, which may live as long, keeps no buffers.
 func (c *conn) takeOver() (rest []byte) {
-	c.stop()
+	c.stopWatching()
 	c.away = true
-	c.front.state(c.rwc, http.StateHijacked)
+	c.front.reportState(c.rwc, http.StateHijacked)
 	c.front.forget(c)
 	_ = c.rwc.SetDeadline(time.Time{})
 	rest = append([]byte(nil), c.buf[c.from:c.to]...)

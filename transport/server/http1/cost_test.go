@@ -60,14 +60,14 @@ func (s *script) RemoteAddr() net.Addr             { return &net.UnixAddr{Name: 
 func onScript(t testing.TB) func() {
 	s := &script{request: []byte(callOf(callBody))}
 	f := NewFront(newPipes(), &http.Server{Handler: answers, IdleTimeout: time.Minute, ReadHeaderTimeout: time.Minute})
-	c := f.add(t.Context(), s)
+	c := f.addConn(t.Context(), s)
 	return func() {
 		s.rest = s.request
-		n, err := c.next(false)
+		n, err := c.readHead(false)
 		if err != nil || !c.head.read(c.buf[c.from:c.from+n]) {
 			t.Fatal("not plain", err)
 		}
-		if c.from += n; !c.request() {
+		if c.from += n; !c.serveRequest() {
 			t.Fatal("the connection ends")
 		}
 	}

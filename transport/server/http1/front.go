@@ -38,7 +38,7 @@ func NewFront(ln net.Listener, s *http.Server) *Front {
 
 // Accept returns the next connection that the http.Server is to serve.
 func (f *Front) Accept() (net.Conn, error) {
-	f.begin.Do(func() { go f.accept() })
+	f.begin.Do(func() { go f.acceptConns() })
 	if f.given.Swap(false) { // the server has begun with it before it asks for the next
 		f.handing.Add(-1)
 	}
@@ -53,8 +53,8 @@ func (f *Front) Accept() (net.Conn, error) {
 	}
 }
 
-// accept takes connections until the listener is closed.
-func (f *Front) accept() {
+// acceptConns takes connections until the listener is closed.
+func (f *Front) acceptConns() {
 	base := context.Background()
 	if f.hs.BaseContext != nil {
 		base = f.hs.BaseContext(f.Listener)
@@ -74,8 +74,8 @@ func (f *Front) accept() {
 		if f.hs.ConnContext != nil {
 			ctx = f.hs.ConnContext(ctx, rwc)
 		}
-		if c := f.add(ctx, rwc); c != nil {
-			f.state(rwc, http.StateNew)
+		if c := f.addConn(ctx, rwc); c != nil {
+			f.reportState(rwc, http.StateNew)
 			go c.serve()
 		} else {
 			_ = rwc.Close()
@@ -83,8 +83,8 @@ func (f *Front) accept() {
 	}
 }
 
-// add returns the connection, or nil if the Front is closed.
-func (f *Front) add(ctx context.Context, rwc net.Conn) *conn {
+// addConn returns the connection, or nil if the Front is closed.
+func (f *Front) addConn(ctx context.Context, rwc net.Conn) *conn {
 	ctx = context.WithValue(ctx, http.LocalAddrContextKey, rwc.LocalAddr())
 	c := &conn{front: f, rwc: rwc, ctx: ctx, buf: make([]byte, bufferBytes)}
 	c.template = &http.Request{Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, RemoteAddr: rwc.RemoteAddr().String()}
@@ -103,7 +103,7 @@ func (f *Front) forget(c *conn) {
 	delete(f.conns, c)
 }
 
-func (f *Front) state(c net.Conn, state http.ConnState) {
+func (f *Front) reportState(c net.Conn, state http.ConnState) {
 	if f.hs.ConnState != nil {
 		f.hs.ConnState(c, state)
 	}
@@ -117,8 +117,8 @@ func (f *Front) logf(text string, args ...any) {
 	log.Printf(text, args...)
 }
 
-// hand gives a connection to the http.Server.
-func (f *Front) hand(c net.Conn) {
+// handToServer gives a connection to the http.Server.
+func (f *Front) handToServer(c net.Conn) {
 	select {
 	case f.odd <- c:
 	case <-f.done:

@@ -27,8 +27,8 @@ type callContext struct {
 
 // watcher has a connection watched.
 type watcher interface {
-	// watch begins to watch for the end of the client, which ends the context. It is false if that cannot be yet.
-	watch() bool
+	// watchClient begins to watch for the end of the client, which ends the context. It is false if that cannot be yet.
+	watchClient() bool
 }
 
 // Deadline is that of the connection's context.
@@ -43,7 +43,7 @@ func (c *callContext) Done() <-chan struct{} {
 		if c.err != nil {
 			close(c.done)
 		} else {
-			c.wait()
+			c.registerWait()
 		}
 	}
 	return c.done
@@ -54,7 +54,7 @@ func (c *callContext) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err == nil && c.asked {
-		c.wait()
+		c.registerWait()
 	}
 	c.asked = true
 	return c.err
@@ -71,7 +71,7 @@ func (c *callContext) AfterFunc(f func()) (stop func() bool) {
 	}
 	p := &f
 	c.funcs = append(c.funcs, p)
-	c.wait()
+	c.registerWait()
 	return func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -86,8 +86,8 @@ func (c *callContext) AfterFunc(f func()) (stop func() bool) {
 	}
 }
 
-// wait has the client's connection watched, unless the request is over soon. The lock is held.
-func (c *callContext) wait() {
+// registerWait has the client's connection watched, unless the request is over soon. The lock is held.
+func (c *callContext) registerWait() {
 	if !c.waiting {
 		c.waiting = true
 		c.waits.add(c)
@@ -140,7 +140,7 @@ func (w *waits) add(c *callContext) {
 	w.last = c
 	if !w.looking {
 		w.looking = true
-		time.AfterFunc(lookEvery, w.look)
+		time.AfterFunc(lookEvery, w.watchOldCalls)
 	}
 }
 
@@ -167,19 +167,19 @@ func (w *waits) unlink(c *callContext) {
 	c.prev, c.next, c.listed = nil, nil, false
 }
 
-// look has those watch their connections that go on for long.
-func (w *waits) look() {
+// watchOldCalls has those watch their connections that go on for long.
+func (w *waits) watchOldCalls() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := time.Now()
 	for c := w.first; c != nil && now.Sub(c.since) >= lookAfter; {
 		next := c.next
-		if c.watcher.watch() {
+		if c.watcher.watchClient() {
 			w.unlink(c)
 		}
 		c = next
 	}
 	if w.looking = w.first != nil; w.looking {
-		time.AfterFunc(lookEvery, w.look)
+		time.AfterFunc(lookEvery, w.watchOldCalls)
 	}
 }

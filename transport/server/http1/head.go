@@ -37,16 +37,16 @@ type field struct {
 	nth, of          int // its place among the values of its key, and how many those are
 }
 
-// endOf returns the length of the head that b begins with, the empty line included, 0 if it has not come whole.
-func endOf(b []byte) int {
+// headLength returns the length of the head that b begins with, the empty line included, 0 if it has not come whole.
+func headLength(b []byte) int {
 	if i := bytes.Index(b, []byte("\r\n\r\n")); i >= 0 {
 		return i + 4
 	}
 	return 0
 }
 
-// isBare reports whether a line in b ends with LF alone.
-func isBare(b []byte) bool {
+// hasBareLF reports whether a line in b ends with LF alone.
+func hasBareLF(b []byte) bool {
 	last := byte(0)
 	for _, c := range b {
 		if c == '\n' && last != '\r' {
@@ -57,16 +57,16 @@ func isBare(b []byte) bool {
 	return false
 }
 
-// may reports whether b can be the beginning of a plain head, as far as its first line and the ends of its lines say. What cannot be is not waited for.
-func (h *head) may(b []byte) bool {
+// canBegin reports whether b can be the beginning of a plain head, as far as its first line and the ends of its lines say. What cannot be is not waited for.
+func (h *head) canBegin(b []byte) bool {
 	line, _, whole := bytes.Cut(b, []byte("\r\n"))
-	return !isBare(b) && (!whole || h.begin(line))
+	return !hasBareLF(b) && (!whole || h.parseRequestLine(line))
 }
 
 // read takes a whole head, and reports whether it is plain. If it is not, h is of no use any more.
 func (h *head) read(b []byte) bool {
 	line, rest, _ := bytes.Cut(b, []byte("\r\n"))
-	if !h.begin(line) {
+	if !h.parseRequestLine(line) {
 		return false
 	}
 	h.length, h.last = 0, false
@@ -78,22 +78,22 @@ func (h *head) read(b []byte) bool {
 			case "Host":
 				hosts++
 			case "Connection":
-				h.last = h.last || closes(h.fields[n].value)
+				h.last = h.last || saysClose(h.fields[n].value)
 			}
 			n++
 			continue
 		}
-		name, value, ok := split(line)
+		name, value, ok := splitField(line)
 		if !ok {
 			return false
 		}
 		if len(name) == len("Content-Length") && bytes.EqualFold(name, []byte("Content-Length")) {
-			if lengths++; !h.lengthOf(value) || lengths > 1 {
+			if lengths++; !h.parseLength(value) || lengths > 1 {
 				return false
 			}
 			continue
 		}
-		f := field{line: string(line), key: canonical(name)}
+		f := field{line: string(line), key: canonicalKey(name)}
 		end := len(bytes.TrimRight(line, " \t"))
 		f.value = f.line[min(max(end-len(value), 0), len(line)):end]
 		switch f.key {
@@ -103,7 +103,7 @@ func (h *head) read(b []byte) bool {
 			}
 			h.host = f.value
 		case "Connection":
-			if h.last = h.last || closes(f.value); !closes(f.value) && !strings.EqualFold(f.value, "keep-alive") {
+			if h.last = h.last || saysClose(f.value); !saysClose(f.value) && !strings.EqualFold(f.value, "keep-alive") {
 				return false
 			}
 		case "Transfer-Encoding", "Trailer", "Expect", "Upgrade", "Pragma", "Http2-Settings", "Proxy-Connection":
@@ -122,15 +122,15 @@ func (h *head) read(b []byte) bool {
 	if hosts != 1 {
 		return false
 	}
-	if changed || n != len(h.fields) || !h.intact() {
+	if changed || n != len(h.fields) || !h.isHeaderIntact() {
 		h.fields = h.fields[:n]
-		h.build()
+		h.buildHeader()
 	}
 	return true
 }
 
-// begin takes the request line.
-func (h *head) begin(line []byte) bool {
+// parseRequestLine takes the request line.
+func (h *head) parseRequestLine(line []byte) bool {
 	method, rest, ok := bytes.Cut(line, []byte(" "))
 	target, version, also := bytes.Cut(rest, []byte(" "))
 	if !ok || !also || string(version) != "HTTP/1.1" {
@@ -165,8 +165,8 @@ func (h *head) begin(line []byte) bool {
 	return true
 }
 
-// build makes the header of fields.
-func (h *head) build() {
+// buildHeader makes the header of fields.
+func (h *head) buildHeader() {
 	values := make([]string, len(h.fields))
 	h.header = make(http.Header, len(h.fields))
 	for i := range h.fields {
@@ -188,8 +188,8 @@ func (h *head) build() {
 	}
 }
 
-// intact reports whether the header is that of fields: handlers may have changed it.
-func (h *head) intact() bool {
+// isHeaderIntact reports whether the header is that of fields: handlers may have changed it.
+func (h *head) isHeaderIntact() bool {
 	if h.header == nil || len(h.header) != h.keys {
 		return false
 	}
@@ -205,8 +205,8 @@ func (h *head) intact() bool {
 	return true
 }
 
-// lengthOf takes the value of a Content-Length.
-func (h *head) lengthOf(value []byte) bool {
+// parseLength takes the value of a Content-Length.
+func (h *head) parseLength(value []byte) bool {
 	if len(value) == 0 || len(value) > maxDigits {
 		return false
 	}
@@ -219,10 +219,10 @@ func (h *head) lengthOf(value []byte) bool {
 	return true
 }
 
-func closes(value string) bool { return strings.EqualFold(value, "close") }
+func saysClose(value string) bool { return strings.EqualFold(value, "close") }
 
-// split takes a line of a header apart. It is false if anything in it is unusual.
-func split(line []byte) (name, value []byte, ok bool) {
+// splitField takes a line of a header apart. It is false if anything in it is unusual.
+func splitField(line []byte) (name, value []byte, ok bool) {
 	i := bytes.IndexByte(line, ':')
 	if i <= 0 {
 		return nil, nil, false
@@ -269,8 +269,8 @@ func plainHost(host []byte) bool {
 	return len(host) > 0
 }
 
-// canonical returns the name of a header as http.Header has it.
-func canonical(name []byte) string {
+// canonicalKey returns the name of a header as http.Header has it.
+func canonicalKey(name []byte) string {
 	if key, ok := known[string(name)]; ok {
 		return key
 	}

@@ -18,7 +18,7 @@ func FuzzHead(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, before, raw []byte) {
 		var shared, alone head
-		if n := endOf(before); n > 0 && shared.read(before[:n]) {
+		if n := headLength(before); n > 0 && shared.read(before[:n]) {
 			if len(before)%2 == 0 {
 				for key := range shared.header { // as a handler may
 					shared.header[key][0] = "changed"
@@ -28,11 +28,11 @@ func FuzzHead(f *testing.F) {
 		} else {
 			shared = head{}
 		}
-		n := endOf(raw)
+		n := headLength(raw)
 		if n == 0 {
 			var part head
 			for k := range min(len(raw), 200) {
-				if !part.may(raw[:k]) && part.may(raw) {
+				if !part.canBegin(raw[:k]) && part.canBegin(raw) {
 					t.Errorf("%q may be plain, and its beginning may not", raw)
 				}
 			}
@@ -47,7 +47,7 @@ func FuzzHead(f *testing.F) {
 		}
 		var part head
 		for k := range min(n, 200) {
-			if !part.may(raw[:k]) {
+			if !part.canBegin(raw[:k]) {
 				t.Errorf("the first %d bytes could not be plain", k)
 			}
 		}
