@@ -92,7 +92,7 @@ func newAccounts(l NodeLimits, rs refusals, store store.Store) accounts {
 var noPlace = [...]*limits.Row{quota.Full: limits.CallsPerNode.Row, quota.OverShare: limits.NodeShare.Row, quota.OverLimit: limits.CallsPerPrincipal.Row}
 
 // admitRequest counts a request that costs tokens, or says why it may not run now. The caller calls
-// Leave for an admitted request, and refundTokens too if it does not run after all.
+// LeavePlace for an admitted request, and refundTokens too if it does not run after all.
 func (d *accounts) admitRequest(s *sessionAccount, l *Limits, in *Input, cost int) (*quota.Account, *refusal.Refusal) {
 	a, no := d.enterRequest(s, in)
 	if a != nil {
@@ -104,7 +104,7 @@ func (d *accounts) admitRequest(s *sessionAccount, l *Limits, in *Input, cost in
 	return a, no
 }
 
-// enterRequest counts a request, or says why there are too many. The caller calls Leave for one
+// enterRequest counts a request, or says why there are too many. The caller calls LeavePlace for one
 // that was counted.
 func (d *accounts) enterRequest(s *sessionAccount, in *Input) (*quota.Account, *refusal.Refusal) {
 	a := s.accountOf(d, in)

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/troupe-run/troupe/mcp"
@@ -162,24 +163,16 @@ type Pool struct {
 
 // WithDefaults returns the options with each one that is 0 set to its default. Maps and slices are those of o.
 func (o Options) WithDefaults() Options {
-	o.Isolation = orDefault(o.Isolation, BySession)
-	o.OnLoss = orDefault(o.OnLoss, Restart)
-	o.StderrRate = orDefault(o.StderrRate, 20)
+	o.Isolation = cmp.Or(o.Isolation, BySession)
+	o.OnLoss = cmp.Or(o.OnLoss, Restart)
+	o.StderrRate = cmp.Or(o.StderrRate, 20)
 	p := &o.Pool
-	p.Max, p.MaxPerPrincipal, p.Queue = orDefault(p.Max, 256), orDefault(p.MaxPerPrincipal, 64), orDefault(p.Queue, 256)
-	p.StartTimeout, p.Idle = orDefault(p.StartTimeout, 2*time.Minute), orDefault(p.Idle, 30*time.Minute)
+	p.Max, p.MaxPerPrincipal, p.Queue = cmp.Or(p.Max, 256), cmp.Or(p.MaxPerPrincipal, 64), cmp.Or(p.Queue, 256)
+	p.StartTimeout, p.Idle = cmp.Or(p.StartTimeout, 2*time.Minute), cmp.Or(p.Idle, 30*time.Minute)
 	c := &o.Confinement
-	c.NoNewPrivs, c.NoNetwork, c.OwnPIDs = orDefault(c.NoNewPrivs, Off), orDefault(c.NoNetwork, Off), orDefault(c.OwnPIDs, Off)
-	c.Rlimits.Enforce = orDefault(c.Rlimits.Enforce, enforceIf(c.Rlimits.hasBounds()))
-	c.Files.Enforce = orDefault(c.Files.Enforce, enforceIf(c.Files.hasPaths()))
-	c.Cgroup.Enforce = orDefault(c.Cgroup.Enforce, enforceIf(c.Cgroup.hasBounds()))
+	c.NoNewPrivs, c.NoNetwork, c.OwnPIDs = cmp.Or(c.NoNewPrivs, Off), cmp.Or(c.NoNetwork, Off), cmp.Or(c.OwnPIDs, Off)
+	c.Rlimits.Enforce = cmp.Or(c.Rlimits.Enforce, enforceIf(c.Rlimits.hasBounds()))
+	c.Files.Enforce = cmp.Or(c.Files.Enforce, enforceIf(c.Files.hasPaths()))
+	c.Cgroup.Enforce = cmp.Or(c.Cgroup.Enforce, enforceIf(c.Cgroup.hasBounds()))
 	return o
-}
-
-func orDefault[T comparable](value, otherwise T) T {
-	var zero T
-	if value == zero {
-		return otherwise
-	}
-	return value
 }

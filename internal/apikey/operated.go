@@ -38,7 +38,7 @@ func (o Operated) Keys(ctx context.Context) ([]admin.Key, error) {
 	for i := range all {
 		keys[i] = adminKeyOf(&all[i])
 	}
-	return keys, err
+	return keys, o.tell(err)
 }
 
 // CreateKey implements [admin.Keys].

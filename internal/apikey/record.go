@@ -27,7 +27,7 @@ const (
 	farthest = 100 * 365 * 24 * time.Hour // nothing is kept for longer: a sum of such times is none that a Duration cannot hold
 )
 
-// record is what is stored of a key, or the name of the key that a secret belongs to.
+// record is what is stored of a key, or the id of the key that a secret belongs to.
 type record struct {
 	Version int       `json:"v"`
 	OfKey   string    `json:"of,omitempty"` // the id of the key; everything else is empty then

@@ -117,7 +117,7 @@ func keeperConfinement(c *host.Confinement) keeper.Confine {
 // missingConfinement is what a process is not confined to, in a sentence.
 func missingConfinement(p *keeper.Process) string { return strings.Join(p.Unenforced(), "; ") }
 
-// awaitSignal waits until a channel is closed, and reports whether that was before a time was over.
+// awaitSignal waits until something comes from a channel, or it is closed, and reports whether that was before a time was over.
 func awaitSignal(clock upstream.Clock, c <-chan struct{}, most time.Duration) bool {
 	over := make(chan struct{})
 	defer clock.AfterFunc(most, func() { close(over) })()

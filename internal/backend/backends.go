@@ -307,7 +307,7 @@ func inDoubt(f *upstream.Failure) bool {
 	return f != nil && f.Why == upstream.ReasonCancelled && f.Outcome == upstream.Lost
 }
 
-// Notify sends a notification to the instance of a session, if there is one.
+// Notify sends a notification to the instances of a session, but for those of the newer era, which know of no session.
 func (b *Backends) Notify(ctx context.Context, name, session, method string, params []byte) error {
 	for _, in := range instancesOf(b, name, sessionHolder(session)) {
 		conn, err := in.awaitConn(ctx)

@@ -155,7 +155,7 @@ func (c *catalogues) note(k pool.Kind, holder string, is *Catalogue, first bool)
 	return before
 }
 
-// forgetHolding drops what the instances of a kind have listed for a holder.
+// forgetHolding forgets what the instances of a kind have listed for a holder.
 func (c *catalogues) forgetHolding(k pool.Kind, holder string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -286,7 +286,7 @@ func (x *deposit) refresh() {
 	}
 }
 
-// scheduleStore has it stored, now and then. The caller has the lock.
+// scheduleStore has it stored soon, with what else changes until then. The caller has the lock.
 func (x *deposit) scheduleStore() {
 	if x.over {
 		return

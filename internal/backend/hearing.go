@@ -89,7 +89,7 @@ func (f *followed) noteChange() *filterChange {
 	return f.changed
 }
 
-// expectFilter returns what to wait for until the filter is asked for.
+// expectFilter has the filter asked for again, and returns what to wait for until it is.
 func (f *followed) expectFilter() *filterChange {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -147,7 +147,7 @@ func (in hearing) unfollowResource(ctx context.Context, uri string) (upstream.Re
 	return in.conn.Do(ctx, upstream.Request{Method: mcp.MethodResourcesUnsubscribe, Params: ResourceParams(uri)})
 }
 
-// An ear is one request for news that is open.
+// A newsRequest is one request for news that is open.
 type newsRequest struct {
 	filter   []byte
 	id       int64

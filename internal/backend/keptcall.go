@@ -35,7 +35,7 @@ type keptCall struct {
 	follows bool // its answer is a task, whose end is waited for
 }
 
-// rememberedCall is a call as a keeper has it.
+// rememberedCall is a call as the keeper, or for a session at a URL the store, remembers it.
 type rememberedCall struct {
 	ID     int64  `json:"id"`
 	Method string `json:"method"`
@@ -83,7 +83,7 @@ func (k *keptCall) watch(out *upstream.Request) (over func()) {
 	return func() { stop() }
 }
 
-// rememberCall has the keeper remember the call. Over HTTP, where each call has a stream, it returns once the store has it: what the client hears from then on
+// rememberCall has the call remembered. Over HTTP, where each call has a stream, it returns once the store has it: what the client hears from then on
 // it can come back for.
 func (k *keptCall) rememberCall() {
 	k.mu.Lock()

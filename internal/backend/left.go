@@ -95,7 +95,7 @@ func (c *leftCall) request() upstream.Request {
 	return upstream.Request{Method: c.running.q.Method, Progress: c.deliverProgress, Answered: k.rememberAnswer, Passed: k.rememberEventID, Late: func() { c.in.b.tellPool(&withdrawn{c.lease}) }, Event: func(e upstream.Event) { c.in.deliverToCall(c.running, e) }}
 }
 
-// beginRejoin waits for the answer of the call, and then gives its instance back.
+// beginRejoin begins to wait for the answer of the call, after which its instance is given back.
 func (c *leftCall) beginRejoin(lease *lease) {
 	c.lease = lease
 	c.in.b.lives.Go(func() {

@@ -20,15 +20,13 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-const (
-	// farewell bounds how long an instance may take to be told that its session ends.
-	endWait = 5 * time.Second
-)
+// endWait bounds the end of an instance: how long it may take to be told that its session ends, or to have its last words stored.
+const endWait = 5 * time.Second
 
 // A lifetime opens an instance, and ends it.
 type lifetime struct{ *instance }
 
-// openAndRun is the life of an instance: it opens it, tells the pool, asks for its lists, and ends it.
+// openAndRun opens an instance and tells the pool. What is left of its life goes on beside.
 func (in lifetime) openAndRun() {
 	left, err := in.openOrInherit()
 	left.offer(in.b)

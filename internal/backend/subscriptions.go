@@ -43,7 +43,7 @@ func (s *subscriptions) forgetResource(key ownership, uri string) {
 	}
 }
 
-// forgetHolder drops what a holder follows.
+// forgetHolder forgets what a holder follows.
 func (s *subscriptions) forgetHolder(holder string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -130,7 +130,7 @@ func (c *Checker) changeServers(f func(map[*Resources]struct{})) {
 	c.table.Store(newTable(before.authority, before.before, servers))
 }
 
-// Authenticate returns the verdict about the token of a request, nil for an anonymous one. The error is a [*refusal.Refusal], which is logged.
+// Authenticate returns the verdict about the token of a request, nil for an anonymous one. The error is a [*refusal.Refusal]. It is logged, but for one by a limit, which has a log of its own.
 func (c *Checker) Authenticate(r *http.Request) (*auth.Verdict, error) {
 	t, last := c.table.Load(), server.Kept[auth.Last](r)
 	server := t.resourceAt(r.URL.Path)

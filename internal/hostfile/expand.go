@@ -17,7 +17,7 @@ import (
 // there at the next start, while any other error needs another file.
 var ErrUnset = errors.New("nothing is there to put in")
 
-// unset is an error that is ErrUnset, in words of its own.
+// unsetError is an error that is ErrUnset, in words of its own.
 type unsetError struct{ text string }
 
 func (e unsetError) Error() string        { return e.text }
@@ -25,7 +25,7 @@ func (e unsetError) Is(target error) bool { return target == ErrUnset }
 
 func unsetErrorf(format string, args ...any) error { return unsetError{fmt.Sprintf(format, args...)} }
 
-// everybodys are the variables that each command gets. Their values are no secrets.
+// inheritedVariables are the variables that each command gets. Their values are no secrets.
 var inheritedVariables = []string{"HOME", "PATH", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "TZ", "PWD", "TMPDIR"}
 
 // predefined are the references without a value of their own in the environment.
@@ -50,10 +50,8 @@ type expansion struct {
 	secrets []string // that came in
 }
 
-const (
-	mostNested = 8 // references in one another
-	mostText   = 1 << 20
-)
+// mostNested bounds references in one another.
+const mostNested = 8
 
 // expand puts in what the references of a text name, and returns which of it is secret.
 func (x *expander) expand(text string) (whole string, secrets []string, err error) {
@@ -93,8 +91,8 @@ func (e *expansion) resolve(text string, level int) (string, error) {
 			b.WriteByte('$')
 			text = text[1:]
 		}
-		if b.Len() > mostText {
-			return "", fmt.Errorf("more than %d bytes come out", mostText)
+		if b.Len() > mostBytes {
+			return "", fmt.Errorf("more than %d bytes come out", mostBytes)
 		}
 	}
 	return b.String(), nil

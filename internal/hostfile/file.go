@@ -81,7 +81,7 @@ func (b Backend) String() string { return b.Name }
 // GoString is String for %#v.
 func (b Backend) GoString() string { return fmt.Sprintf("hostfile.Backend(%q)", b.Name) }
 
-// LogValue has the name, and where it is.
+// LogValue has the name, and the target.
 func (b Backend) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("name", b.Name), slog.String("target", b.Mask(b.Target.String())))
 }

@@ -13,7 +13,7 @@ import (
 // input is a value for which the client of a file asks its user. Here a variable of the environment has it.
 type input struct {
 	id           string
-	defaultValue *string  // the default
+	defaultValue *string  // nil for none
 	options      []string // nil for any text
 }
 

@@ -119,7 +119,7 @@ func (b Backend) maskAll(texts []string) (masked []string) {
 	return masked
 }
 
-// writer writes the keys of a backend that are not their defaults.
+// writer writes the keys of a backend that have a value.
 type writer struct{ lines []string }
 
 func (w *writer) line(key, value string) { w.lines = append(w.lines, "    "+key+": "+value) }
@@ -179,7 +179,7 @@ func (w *writer) parts(key string, parts []string) {
 	}
 }
 
-// number writes an option that is not its default: a negative one is 0 in a file.
+// number writes an option that is set: a negative one is 0 in a file.
 func (w *writer) number(key string, n int) {
 	if n != 0 {
 		w.line(key, strconv.Itoa(max(n, 0)))

@@ -15,7 +15,7 @@ import (
 	"github.com/troupe-run/troupe/internal/configfile"
 )
 
-// values reads the values of one backend, and notes what is wrong with them, and what is secret.
+// values reads the values of one backend, and keeps what is wrong with them, and what is secret.
 type values struct {
 	path    string // of the file
 	x       *expander

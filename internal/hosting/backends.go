@@ -9,12 +9,12 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// Backends run the backends of a node: see [backend.Backends], of which [Of] makes one.
+// Backends run the backends of a node: see [backend.Backends], of which [BackendsFrom] makes one.
 type Backends interface {
 	// Call asks a backend. The error is a *[backend.Error], or the cause of the end of ctx. It begins an instance where there is none, but for
 	// logging/setLevel and resources/unsubscribe.
 	Call(ctx context.Context, name string, c backend.Caller, q Asked) (upstream.Response, error)
-	// Notify sends a notification to the instance of a session, if there is one.
+	// Notify sends a notification to the instances of a session, but for those of the newer era.
 	Notify(ctx context.Context, name, session, method string, params []byte) error
 	// Catalogue is what is known of what a backend lists for a caller. Knows reports whether that is what it lists for such a caller, and
 	// not for others alone; Learn waits until it is.

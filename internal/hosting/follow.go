@@ -15,14 +15,14 @@ import (
 // A followTable is who follows which resources of backends: sessions, and listeners of 2026-07-28. Of those who share an instance the first has it
 // say when a resource changes, and the last one that it no longer need.
 type followTable struct {
-	mu         sync.Mutex // guards of, and what is in it
+	mu         sync.Mutex // guards the rest, and what is in it
 	byResource map[followedResource]*followerSet
 }
 
-// followed is a resource of a backend as the instances of a holder have it.
+// followedResource is a resource of a backend as the instances of a holder have it.
 type followedResource struct{ backend, holder, uri string }
 
-// following is who follows one. Whoever has put something into turn may ask the backend.
+// followerSet is who follows one. Whoever has put something into turn may ask the backend.
 type followerSet struct {
 	turn      chan struct{}
 	users     int // who has it, or waits for its turn

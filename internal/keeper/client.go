@@ -485,7 +485,7 @@ func (c *Client) Bye(ctx context.Context, keep time.Duration) error {
 	}, nil)
 }
 
-// Close ends the connection. The keeper keeps the processes for as long as it was told, or else for as long as it does. Those of [Embedded] end, and Close waits for that. The second time it does nothing.
+// Close ends the connection. The keeper keeps the processes for as long as it was told, or else for as long as it does. Those of [StartEmbedded] end, and Close waits for that. The second time it does nothing.
 func (c *Client) Close() error {
 	c.stop()
 	<-c.ended

@@ -11,8 +11,8 @@ var errNotOwner = errors.New("keeper: another process has taken over")
 
 // A ward is a process by who has it.
 type ward struct {
-	held  bool      // the owner
-	until time.Time // nobody, until then; zero says that its time is over
+	held  bool      // the owner of the keeper has it
+	until time.Time // nobody has it, and it is kept until then; zero says that its time is over
 }
 
 // custody decides for whom processes are kept. One connection owns the keeper, the newest; each process is held by it, or is kept for a while until somebody adopts it.

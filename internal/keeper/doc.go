@@ -5,7 +5,7 @@
 //	         Process                  (Main)
 //
 // [Join] connects to a keeper, and starts one where there is none. [Client.Start] starts a process, [Client.List] and [Client.Adopt] take over those that are there, and [Process.Remember] keeps what whoever takes them
-// over needs to know. [Embedded] has the same without a keeper, for a program that cannot start one: its processes end with it.
+// over needs to know. [StartEmbedded] has the same without a keeper, for a program that cannot start one: its processes end with it.
 //
 //	c, err := keeper.Join(ctx, keeper.Options{Socket: socket}, keeper.Launch{Program: []string{troupe, "keeper"}})
 //	p, err := c.Start(ctx, keeper.Spec{ID: "a", Command: []string{"npx", "-y", "server"}, Env: env})
@@ -55,7 +55,7 @@
 // # Systems
 //
 // On Linux all of this holds. On other UNIX systems there are no subreapers, no badges, no list of processes and no confinement: the end of a process is that of its group, descendants that leave it are
-// lost, a keeper that is killed leaves its children to the end of their input, and the next one finds nobody. On Windows every function returns ErrSystem.
+// lost, a keeper that is killed leaves its children to the end of their input, and the next one finds nobody. On Windows nothing is kept: every function that can fail returns ErrSystem.
 //
 // # Goroutines
 //

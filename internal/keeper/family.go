@@ -14,7 +14,7 @@ type family struct {
 	reaped  bool           // whether the root is gone, so that its pid may be another's
 	start   uint64         // of the root
 	mark    string         // in the environment of each, unless one has made itself another
-	badge   uint64         // which each has, unless the system has none: see newBadge
+	badge   uint64         // which each has, unless the system has none: see setNewBadge
 	members map[int]uint64 // the members that were seen last, by pid: their starts
 }
 

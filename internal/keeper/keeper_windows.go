@@ -33,8 +33,10 @@ func Main([]string) int {
 // Spawn returns ErrSystem.
 func Spawn(context.Context, Options, Launch) (*Client, error) { return nil, ErrSystem }
 
-// Embedded returns ErrSystem.
-func Embedded(context.Context, Options, string, []string) (*Client, error) { return nil, ErrSystem }
+// StartEmbedded returns ErrSystem.
+func StartEmbedded(context.Context, Options, string, []string) (*Client, error) {
+	return nil, ErrSystem
+}
 
 func storedBoot(string) (string, bool) { return "", false }
 

@@ -233,7 +233,7 @@ func (e *engine) gather(p *peer, b *batch) {
 	}
 }
 
-// endWire ends the writing of what there is not. The caller holds e.mu.
+// endWire ends the goroutine that writes. The caller holds e.mu.
 func (p *peer) endWire() {
 	select {
 	case <-p.wire.ended:

@@ -142,7 +142,7 @@ func (s *Spec) checkAndFill() error {
 }
 
 // MarkName is the variable in the environment of each process of a keeper, by which the next keeper finds what one has left that was killed. Its value is the boot that the keeper was
-// started with, a hyphen, and a number for each process.
+// started with, a hyphen, and a word for each process.
 const MarkName = "TROUPE_KEPT"
 
 // checkBoot returns why a boot cannot be in a mark.

@@ -13,7 +13,7 @@ import (
 )
 
 // sweep ends what a keeper has left that was killed: the processes whose environment this user may read and has a mark of that boot, with their descendants, and whoever is in the session or group of one. It
-// returns how many it has signalled, and when none is left. No keeper of that boot may live. Where the system does not list processes it finds nobody, and says so.
+// returns when none is left, and says how many it has signalled. No keeper of that boot may live. Where the system does not list processes it finds nobody, and says so.
 //
 // A descendant that has left its session and its parents and has made itself another environment is found by nobody but its keeper.
 func sweep(ctx context.Context, boot string) (int, error) {

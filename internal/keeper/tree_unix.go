@@ -34,7 +34,7 @@ type census struct {
 	found  map[*family][]procEntry // by attribute
 }
 
-// withForkingLock calls f while nobody is reaped or listed.
+// withForkingLock calls do while nobody is reaped or listed.
 func (f *forest) withForkingLock(do func()) {
 	f.forking.Lock()
 	defer f.forking.Unlock()

@@ -60,7 +60,7 @@ func (b *batch) addComplaint(handle uint64, c complaint) {
 	b.size += headerSize + 12 + len(c.text)
 }
 
-// readComplaint reads what complaint wrote.
+// readComplaint reads what addComplaint wrote.
 func readComplaint(body []byte) (handle uint64, dropped int, text []byte, err error) {
 	if len(body) < 12 {
 		return 0, 0, nil, errFrame
@@ -160,7 +160,7 @@ func (w *wire) tryWrite() {
 // flushTime is how long flush waits for whoever writes: much longer than a write takes that does not itself wait for a reader.
 const flushTime = 100 * time.Millisecond
 
-// flush is try, but waits for whoever writes already: they may have gathered before there was what the caller has.
+// flush is tryWrite, but waits for whoever writes already: they may have gathered before there was what the caller has.
 func (w *wire) flush() {
 	select {
 	case w.turn <- struct{}{}:

@@ -5,7 +5,7 @@
 // A new limit is a row in table.go, the field of troupe.Options that the row names, and the place
 // that enforces it:
 //
-//	if !bucket.Take(1) { return refusal.Of(limits.CallRate.Row) }
+//	if wait := bucket.Take(now); wait > 0 { return refusal.Of(limits.CallRate.Row).In(wait) }
 //
 // or, where a request fails in a way of its own,
 //

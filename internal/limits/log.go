@@ -84,7 +84,7 @@ func (l *Log) LogRarely(level slog.Level, text string, attrs ...slog.Attr) {
 	l.LogUpTo(1, level, text, attrs...)
 }
 
-// LogUpTo is Rarely with up to most records a minute.
+// LogUpTo is LogRarely with up to most records a minute.
 func (l *Log) LogUpTo(most int, level slog.Level, text string, attrs ...slog.Attr) {
 	if n := l.countHit(text, most, time.Now()); n > 0 {
 		l.to.LogAttrs(context.Background(), level, text, append([]slog.Attr{slog.Int("times", n)}, attrs...)...)

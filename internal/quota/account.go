@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// key names an account: a tenant, or an address where many clients share a tenant.
+// key is the name of an account, as a [Client] has it.
 type key struct {
 	tenant string
 	from   netip.Addr // zero if the tenant is one client

@@ -7,7 +7,7 @@
 //
 //   - its requests in flight, at most [Limits.Each];
 //   - counts of other things in use ([Account.Held]), which the owner compares with its
-//     limits by [Over];
+//     limits by [ExceedsLimit];
 //   - token buckets ([Account.Buckets], [Bucket]) for how often something may be begun;
 //   - the bytes that are held for it ([Accounts.Charge]);
 //   - a turn among the others that wait for one of few places ([Accounts.Turns], [Turns]);
@@ -35,7 +35,7 @@
 // An account with nothing in use and full buckets is as good as a new one.
 // [Accounts.DropStale] drops it. A caller that counts something on an account must therefore
 // ask afterwards whether it was dropped meanwhile ([Account.Dropped]), and if so count on
-// the account that it finds now. AdmitRequest, EnterRequest and Hold fail in that case:
+// the account that it finds now. AdmitRequest, EnterRequest and AddHeld fail in that case:
 //
 //	for {
 //		a := accounts.Of(tenant, address)
@@ -46,5 +46,5 @@
 //
 // Finding an account and admission allocate nothing and take only the lock of a part of
 // the table, for reading; a [Memo] spares that. Any goroutine may call all functions and
-// methods except Settle. docs/design/008-accounts.md says why it is so.
+// methods except DropStale. docs/design/008-accounts.md says why it is so.
 package quota

@@ -1,9 +1,9 @@
 package quota
 
-// Refusal says why a request got no place.
+// Refusal says why a client gets no more of something, such as a place.
 type Refusal uint8
 
-// The decisions of [Accounts.AdmitRequest].
+// The decisions. Those of places stand here; bytes, [Census] and stores have the same ones.
 const (
 	Admitted  Refusal = iota
 	Full              // Limits.Places are in use

@@ -275,7 +275,7 @@ func (l *List) mustRead() bool {
 	return l.Shared || l.read.IsZero()
 }
 
-// refreshAndLog reads what has changed, and forgets what has ended.
+// refreshAndLog refreshes the list, in a bounded time, and logs when the store does not answer, and when it does again.
 func (l *List) refreshAndLog() {
 	ctx, cancel := context.WithTimeout(l.ctx, readTime)
 	defer cancel()

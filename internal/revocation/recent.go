@@ -21,7 +21,7 @@ type recentTask[K any] struct {
 	made  time.Time
 }
 
-// recent is for how long a task is one of them: longer than it takes until every node has heard of a revocation.
+// recentFor is for how long a task is one of them: longer than it takes until every node has heard of a revocation.
 const recentFor = 10 * time.Second
 
 // Add adds a task that a token has made, and forgets those that are older than others can be.

@@ -159,7 +159,7 @@ func isID(s string) bool {
 // hasEnded reports whether the revocation refuses nothing more.
 func (r *Revocation) hasEnded(now time.Time) bool { return !r.Ban && !now.Before(r.Expires) }
 
-// refuses reports whether a token of r's subject, or of its client, is refused. One that does not say when it was issued counts as issued before.
+// refuses reports whether a token is refused whose subject or client is that of r. One that does not say when it was issued counts as issued before.
 func (r *Revocation) refuses(id *auth.Identity, now time.Time) bool {
 	return (r.Issuer == "" || r.Issuer == id.Issuer) && (r.Ban || id.Issued.IsZero() || id.Issued.Before(r.Created)) && !r.hasEnded(now)
 }

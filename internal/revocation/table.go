@@ -63,7 +63,7 @@ func (m Match) IsAbout(issuer, subject, client string) bool {
 	})
 }
 
-// errUnread is the error of a node that has not read the revocations yet.
+// errNotRead is the error of a node that has not read the revocations yet.
 var errNotRead = errors.New("the revocations were not read yet")
 
 // unavailableRefusal is what the client of a token is told while nobody knows which revocations there are.

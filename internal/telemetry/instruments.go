@@ -91,7 +91,7 @@ func (i *Instruments) Active() bool { return i.tracer != nil || i.duration != ni
 // Tracing reports whether the instruments make spans.
 func (i *Instruments) Tracing() bool { return i.tracer != nil }
 
-// Rejected counts an HTTP request refused before dispatch.
+// Rejected counts a request that was refused before dispatch. A connection, or its handshake, has the status 0.
 func (i *Instruments) Rejected(status int, reason string) {
 	if i.refused != nil {
 		i.refused.Add(context.Background(), 1, metric.WithAttributes(attribute.Int("http.response.status_code", status), attribute.String("reason", reason)))

@@ -23,7 +23,7 @@ func (r *Requests) Wants(took time.Duration, code int) bool {
 	return r != nil && (r.All || r.Errors && code != 0 || r.Slow > 0 && took >= r.Slow)
 }
 
-// named are handlers whose records say what the lines of an operation have in common, and of successes the outcome. They are
+// lineHandlers are handlers whose records say what the lines of an operation have in common, and of successes the outcome. They are
 // made once: to write that again in each line would cost as much as the rest of it.
 type lineHandlers struct {
 	of             *Requests

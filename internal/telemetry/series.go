@@ -151,7 +151,7 @@ func (s *series) tellCoarse(left Detail) {
 		"metric", "mcp.server.operation.duration", "series", s.n, "detail", left.String())
 }
 
-// countCoarse counts an operation that was recorded under c.
+// countCoarse counts an operation that was recorded under c, if names are missing there.
 func (s *series) countCoarse(ctx context.Context, c *count) {
 	if c.coarse != nil {
 		s.coarse.Add(ctx, 1, c.coarse)

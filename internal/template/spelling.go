@@ -32,7 +32,7 @@ var kinds = func() (kinds [256]byte) {
 // The host of other schemes keeps its case: it is often an id, as in note://{id}.
 func NormalizeURI(uri string) string { return lowerSchemeAndHost(normalizeEscapes(uri)) }
 
-// normalizeEscapes returns text with an escape, in upper case, for each byte that needs one, and for no unreserved byte.
+// normalizeEscapes returns text with an escape, in upper case, for each byte that needs one, and for no unreserved byte, whatever was escaped in it.
 func normalizeEscapes(text string) string {
 	const hex = "0123456789ABCDEF"
 	i := 0
@@ -115,7 +115,7 @@ func authorityEnd(uri string) int {
 	return len(uri)
 }
 
-// SameURI reports whether two spellings are one URI: whether [Normal] spells them alike, where no path of an http or https URI
+// SameURI reports whether two spellings are one URI: whether [NormalizeURI] spells them alike, where no path of an http or https URI
 // is the path "/" (RFC 3986, section 6.2.3).
 func SameURI(a, b string) bool { return addRootPath(NormalizeURI(a)) == addRootPath(NormalizeURI(b)) }
 
@@ -131,7 +131,7 @@ func addRootPath(uri string) string {
 }
 
 // PlainURI returns the URI without escapes, and with its authority in lower case. URIs that some reader may take for one have
-// the same Plain: all that [Same] holds to be one, and others.
+// the same PlainURI: all that [SameURI] holds to be one, and others.
 func PlainURI(uri string) string {
 	uri = addRootPath(NormalizeURI(uri))
 	if plain, err := url.PathUnescape(uri); err == nil { // it has no error: Normal has escaped each percent sign that begins no escape

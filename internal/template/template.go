@@ -47,7 +47,7 @@ const maxPrefix = 1000
 // hasNames reports whether the expression has the names of its variables before their values.
 func (p *part) hasNames() bool { return len(p.vars) > 0 && strings.IndexByte(";?&", p.op) >= 0 }
 
-// leadChar returns what the expansion of an expression begins with, and separator what its values are separated by.
+// leadChar returns what the expansion of an expression begins with, "" for nothing of its own.
 func (p *part) leadChar() string {
 	if p.op == 0 || p.op == '+' {
 		return ""
@@ -55,6 +55,7 @@ func (p *part) leadChar() string {
 	return string(p.op)
 }
 
+// separator returns what the values of an expression are separated by.
 func (p *part) separator() string {
 	switch p.op {
 	case 0, '+', '#':
@@ -156,7 +157,7 @@ func mergeQuery(parts []part) (out []part, _ error) {
 	return out, nil
 }
 
-// normalizeParts spells the text between expressions as [Normal] spells that of a URI.
+// normalizeParts spells the text between expressions as [NormalizeURI] spells that of a URI.
 func normalizeParts(parts []part) {
 	var all strings.Builder // with one byte for each expression: what its expansion begins with, if that is known
 	for i := range parts {
@@ -185,7 +186,7 @@ type pattern struct {
 	groups int
 }
 
-// escape is an escape as [Normal] has it, and escapes are those of one character, in UTF-8. They repeat nothing, because a
+// escape is an escape as [NormalizeURI] has it, and escapes are those of one character, in UTF-8. They repeat nothing, because a
 // repetition within that of a prefix would count against maxPrefix.
 const (
 	escape  = "%[0-9A-F][0-9A-F]"
@@ -320,7 +321,7 @@ func class(may string) string {
 
 func oneOf(may string) string { return "(?:[" + class(may) + "]|" + escape + ")" }
 
-// Match reports whether a URI, as [Normal] spells it, is an expansion of the template, and returns the variables that it
+// Match reports whether a URI, as [NormalizeURI] spells it, is an expansion of the template, and returns the variables that it
 // has, without escapes. The elements of a list are joined by commas.
 func (t *Template) Match(uri string) (map[string]string, bool) {
 	at := t.uri.FindStringSubmatchIndex(uri)

@@ -57,8 +57,8 @@ const (
 	ReasonListing     Reason = "listing"      // a list without end, or beyond its bounds
 )
 
-// A Failure is why something that was asked of a backend did not happen. All errors of this package
-// are Failures, but [ErrNoQuestion] and those of [UnmarshalState].
+// A Failure is why something that was asked of a backend did not happen. All errors of a [Conn]
+// are Failures, but [ErrNoQuestion], and the *[mcp.Error] with which a backend refuses a [Conn.List].
 type Failure struct {
 	Why     Reason
 	Outcome Outcome

@@ -13,8 +13,8 @@ var MaxDigest = limits.Recall.Value()
 
 // Digest is what a writer record says of the log besides how much was sent: the log forgets
 // by count, bytes and age, and the record does not. Together with the entries after the
-// record's Tail it is all that a second run of the calls, or a client that comes back,
-// needs.
+// record's Tail it is all that is needed of the log by a second run of the calls, or by a client
+// that comes back.
 type Digest struct {
 	Seen      Seen       `json:"seen,omitzero"`
 	Done      []int      `json:"done,omitempty"` // indexes of the calls of a batch that were answered or cancelled

@@ -144,7 +144,7 @@ func (b *backend) dequeue(x *want) {
 	b.turns = slices.DeleteFunc(b.turns, func(name string) bool { return name == x.Principal })
 }
 
-// fairOrder returns the wants that wait: the first of each principal, then the second of each, and so on. Who is first changes.
+// fairOrder returns the wants that wait: the first of each principal, then the second of each, and so on. Who is first changes with each call.
 func (b *backend) fairOrder() []*want {
 	if b.waiting == 0 {
 		return nil

@@ -3,8 +3,8 @@
 // machine: it has no clock, starts nothing and knows no protocol. Its user tells it what has happened, and does what it
 // returns.
 //
-//	Want ──▶ Give, or a place in the queue, or Refuse          Done gives it back
-//	Start ──▶ Ready | Failed          Stop ──▶ Exited
+//	Want ──▶ Give, or a place in the queue, or Refuse          CallEnded gives it back
+//	Start ──▶ InstanceReady | StartFailed          Stop ──▶ InstanceExited
 //
 // # Who gets which instance
 //
@@ -28,7 +28,7 @@
 // # Faults
 //
 // A start that fails, and an instance that ends by itself within a minute, have the next start of that backend wait: a
-// second, two, four and so on up to a minute, unless it was not the backend's fault ([Excuse]). From the fifth in a row
+// second, two, four and so on up to a minute, unless it was not the backend's fault ([ExcuseInstance]). From the fifth in a row
 // on the breaker is open: wants are refused at once, with the reason of the last failure, until one start is tried when
 // that time is over. A minute of life closes it, and so does [RestartBackend].
 //

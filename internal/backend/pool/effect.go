@@ -30,14 +30,14 @@ type Want struct {
 type Effect interface{ effect() }
 
 type (
-	// Start begins an instance. Ready or Failed must follow, or Exited.
+	// Start begins an instance. InstanceReady or StartFailed must follow, or InstanceExited.
 	Start struct {
 		Instance  InstanceID
 		Kind      Kind
 		Holder    string // "" for a spare, and for what all share
 		Principal string // for whom it counts, "" for nobody
 	}
-	// Give gives a want its instance. Done must follow.
+	// Give gives a want its instance. CallEnded must follow.
 	Give struct {
 		Want     WantID
 		Instance InstanceID
@@ -49,12 +49,12 @@ type (
 		Detail string        // why the backend does not start, "" where that is not the reason
 		After  time.Duration // when it may help to come again, 0 where that is not known
 	}
-	// Stop ends an instance. Exited must follow. Wants that it serves are the user's to end.
+	// Stop ends an instance. InstanceExited must follow. Wants that it serves are the user's to end.
 	Stop struct {
 		Instance InstanceID
 		Reason   Reason
 	}
-	// Ping asks an instance whether it lives. Ponged follows if it does.
+	// Ping asks an instance whether it lives. HeardFrom follows if it does.
 	Ping struct{ Instance InstanceID }
 	// Lost says that the instance of a holder is gone, with what it held. Another one takes its place when it is wanted.
 	Lost struct {
@@ -63,7 +63,7 @@ type (
 		Holder   string
 		Reason   Reason
 		Detail   string
-		Wants    []WantID // that it served: Done is not called for them
+		Wants    []WantID // that it served: CallEnded is not called for them
 	}
 )
 

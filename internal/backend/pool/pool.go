@@ -84,7 +84,7 @@ func (p *Pool) Want(now time.Time, w Want) []Effect {
 	return p.takeEffects()
 }
 
-// Withdraw ends a want that waits, or is Done for one that was given an instance meanwhile.
+// Withdraw ends a want that waits, or is CallEnded for one that was given an instance meanwhile.
 func (p *Pool) Withdraw(now time.Time, id WantID) []Effect {
 	x := p.wants[id]
 	if x == nil || x.servedBy != nil {
@@ -96,7 +96,7 @@ func (p *Pool) Withdraw(now time.Time, id WantID) []Effect {
 	return p.takeEffects()
 }
 
-// CallCancelled says that the call of a want was cancelled, and Done has still to follow.
+// CallCancelled says that the call of a want was cancelled, and CallEnded has still to follow.
 func (p *Pool) CallCancelled(now time.Time, id WantID) {
 	if x := p.wants[id]; x != nil && x.servedBy != nil {
 		x.cancelled = now
@@ -177,8 +177,8 @@ func (p *Pool) InstanceExited(now time.Time, id InstanceID, detail string) []Eff
 	return p.takeEffects()
 }
 
-// ExcuseInstance says that an instance ends by no fault of its backend: what has it has ended, or the backend has forgotten it, as after a restart. What Broke and
-// Exited say of it is no failure then.
+// ExcuseInstance says that an instance ends by no fault of its backend: what has it has ended, or the backend has forgotten it, as after a restart. What InstanceBroke and
+// InstanceExited say of it is no failure then.
 func ExcuseInstance(p *Pool, id InstanceID) {
 	if in := p.instances[id]; in != nil {
 		in.excused = true

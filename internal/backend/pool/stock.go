@@ -85,7 +85,7 @@ func (s *stock) giveInstance(now time.Time, b *backend, x *want) bool {
 	return true
 }
 
-// mayStart reports whether there is room for one more instance, for a principal, "" for a spare.
+// mayStart reports whether there is room for one more instance, for a principal, "" for one that counts for nobody.
 func (s *stock) mayStart(now time.Time, b *backend, principal string) bool {
 	t := &b.terms
 	switch {
@@ -123,7 +123,7 @@ func (s *stock) makeRoom(b *backend, x *want) {
 	}
 }
 
-// trimAfter is how long an instance must have served no call to end as one too many.
+// surplusAfter is how long an instance must have served no call to end as one too many.
 const surplusAfter = 2 * time.Second
 
 // endSurplus ends instances of a backend that serve no call where there are more than there may be, as its bounds were lowered. Those that nobody has end first,
@@ -183,7 +183,7 @@ func (s *stock) removeInstance(in *instance) {
 	in.backend.remove(in)
 }
 
-// setState counts what starts.
+// setState gives an instance its state, and counts those that start.
 func (s *stock) setState(in *instance, to state) {
 	if in.state == starting && to != starting {
 		s.starting--
@@ -232,7 +232,7 @@ func (s *stock) sortedInstances() []*instance {
 	return slices.SortedFunc(maps.Values(s.instances), byID)
 }
 
-// AdoptWant says that an instance that was adopted serves a want already. Done must follow.
+// AdoptWant says that an instance that was adopted serves a want already. CallEnded must follow.
 func (s *stock) AdoptWant(now time.Time, w Want, id InstanceID) {
 	in := s.instances[id]
 	if in == nil || in.state != ready {

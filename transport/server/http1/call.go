@@ -21,7 +21,7 @@ const (
 	maxUnsized = 2048
 	// maxCopied is how much of a body goes out in one write with what was before it.
 	maxCopied = 16 << 10
-	// looked is how much of a body http.DetectContentType looks at.
+	// sniffBytes is how much of a body http.DetectContentType looks at.
 	sniffBytes = 512
 )
 

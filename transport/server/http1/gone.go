@@ -115,7 +115,7 @@ func (c *callContext) end() {
 }
 
 const (
-	// lookEvery is how often the Front looks for calls that somebody waits for.
+	// lookEvery is how often watchOldCalls looks for calls that somebody waits for.
 	lookEvery = 25 * time.Millisecond
 	// lookAfter is how old a call must be then: most are over before that.
 	lookAfter = lookEvery / 2

@@ -57,7 +57,7 @@ func hasBareLF(b []byte) bool {
 	return false
 }
 
-// canBegin reports whether b can be the beginning of a plain head, as far as its first line and the ends of its lines say. What cannot be is not waited for.
+// canBegin reports whether b can be the beginning of a plain head, as far as its first line, which it takes, and the ends of its lines say. What cannot be is not waited for.
 func (h *head) canBegin(b []byte) bool {
 	line, _, whole := bytes.Cut(b, []byte("\r\n"))
 	return !hasBareLF(b) && (!whole || h.parseRequestLine(line))
