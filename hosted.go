@@ -120,7 +120,7 @@ func (s *serviceHosting) anchored(ctx context.Context, p *actors.Peer, had []str
 		asked.Go(func() {
 			one, cancel := context.WithTimeout(ctx, tellTime)
 			defer cancel()
-			if is[i], errs[i] = hosting.InheritsInstance(one, h, key, c); errs[i] != nil || is[i] {
+			if is[i], errs[i] = hosting.InheritInstance(one, h, key, c); errs[i] != nil || is[i] {
 				return
 			}
 			hostedNews{s}.Lost(key, c.Session, pool.Exited)

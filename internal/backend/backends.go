@@ -518,8 +518,8 @@ type keeping struct {
 	client *keeper.Client
 }
 
-// connectKeeper returns the connection to what has the processes, and makes it if there is none.
-func (b *Backends) connectKeeper(ctx context.Context) (*keeper.Client, error) {
+// keeperClient returns the connection to what has the processes, and makes it if there is none.
+func (b *Backends) keeperClient(ctx context.Context) (*keeper.Client, error) {
 	if b.c.Processes == nil {
 		return nil, errors.New("this server was given nothing that could keep them")
 	}
@@ -560,7 +560,7 @@ func (b *Backends) replaceKeeper(c *keeper.Client) {
 	}
 	ctx, cancel := context.WithTimeout(b.life, adoptWait)
 	defer cancel()
-	if _, err := b.connectKeeper(ctx); err != nil && b.life.Err() == nil {
+	if _, err := b.keeperClient(ctx); err != nil && b.life.Err() == nil {
 		b.c.Log.Warn("nobody keeps the processes of backends: they cannot be started", "error", err)
 	}
 }

@@ -325,7 +325,7 @@ func (in lifetime) beginServer(ctx context.Context) (upstream.Link, error) {
 
 // startProcess has the keeper start the command. With [keeper.ErrEnded] another one can.
 func (in lifetime) startProcess(ctx context.Context) (*keeper.Process, error) {
-	client, err := in.b.connectKeeper(ctx)
+	client, err := in.b.keeperClient(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("no process can be started: %w", err)
 	}

@@ -251,7 +251,7 @@ const adoptWait = 10 * time.Second
 func (b *Backends) adoptProcesses() {
 	ctx, cancel := context.WithTimeout(b.life, adoptWait)
 	defer cancel()
-	client, err := b.connectKeeper(ctx)
+	client, err := b.keeperClient(ctx)
 	if err != nil {
 		b.c.Log.Warn("nobody keeps the processes of backends: they cannot be started", "error", err)
 		return

@@ -266,7 +266,7 @@ func (a *poolActor) measureMemory(now time.Time) {
 	}
 	a.measured, a.shown = now, false
 	a.b.runInBackground(func(ctx context.Context) {
-		if client, err := a.b.connectKeeper(ctx); err == nil {
+		if client, err := a.b.keeperClient(ctx); err == nil {
 			measureProcesses(ctx, a.b, client)
 		}
 	})

@@ -24,7 +24,7 @@ import (
 
 // Config has what a Checker works with. All fields are needed.
 type Config struct {
-	Authority *auth.Authority  // until Replace
+	Authority *auth.Authority  // until ReplaceAuthority
 	Guard     *transport.Guard // of the metadata
 	Observer  transport.Observer
 	Hits      *limits.Log
@@ -32,7 +32,7 @@ type Config struct {
 	Revoked func(*auth.Identity) *auth.Refusal
 	// Failures returns the bucket for tokens of an address that were looked at in vain, and the account that has it.
 	Failures func(address string) (quota.Bucket, *quota.Account)
-	// Replaced is called after each Replace, on a goroutine of its own, with a context that ends with Close.
+	// Replaced is called after each ReplaceAuthority, on a goroutine of its own, with a context that ends with Close.
 	Replaced func(context.Context)
 }
 

@@ -41,7 +41,7 @@ func (rs *Resources) metadataResources(own, older *auth.Resource) []*auth.Resour
 // table has an authority, and the resources that are there as it describes them. It does not change.
 type table struct {
 	authority *auth.Authority
-	before    *auth.Authority // that of the table before Replace, which is closed; nil if there was none
+	before    *auth.Authority // that of the table before ReplaceAuthority, which is closed; nil if there was none
 	servers   map[*Resources]struct{}
 	paths     map[string]*auth.Resource // by the paths of requests
 	documents map[string]*auth.Resource // by the paths of metadata

@@ -28,7 +28,7 @@ type reading struct {
 	lines   map[string]int // of keys, for faults that show once all is read
 }
 
-// A keyring has the keys that a backend may have.
+// A keyTable has the keys that a backend may have.
 type keyTable struct {
 	strict bool
 	read   map[string]func(r *reading, n *node, at string)

@@ -285,7 +285,7 @@ func TestSafe(t *testing.T) {
 	s.FindItem(callerOf("s"), listing.Tools, "a__read") // which reads the catalogue
 	for name, want := range map[string]bool{"a__read": true, "a__put": true, "a__add": false, "a__never": false, "a__listed": true, "a__unknown": true, "a__other": false, "read": false} {
 		if got := s.IsSafeTool(name); got != want {
-			t.Errorf("Safe(%q) is %v", name, got)
+			t.Errorf("IsSafeTool(%q) is %v", name, got)
 		}
 		if got := s.InsistsOnSafe(name); got != (name == "a__listed" || name == "a__unknown") {
 			t.Errorf("Insists(%q) is %v", name, got)

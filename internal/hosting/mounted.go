@@ -145,7 +145,7 @@ func (m *mounted) newReading(c *backend.Catalogue) *reading {
 	for of := range r.lists {
 		raw := c.Items[of]
 		if listing.Of(of) == listing.Tools {
-			raw = r.shownTools(m.usableTools(revision, raw))
+			raw = r.withTaskSupport(m.usableTools(revision, raw))
 		}
 		items, err := listing.Read(listing.Of(of), m.Name, raw, m.renamer(listing.Of(of)))
 		if err != nil {

@@ -116,15 +116,15 @@ func (n *Node) SetBackends(server string, h Host, all []backend.Backend, now boo
 	}
 	n.due.Store(true)
 	if !now && n.soon == nil {
-		n.soon = time.AfterFunc(configureDelay, func() { n.readyBackends() })
+		n.soon = time.AfterFunc(configureDelay, n.configure)
 	}
 	n.mu.Unlock()
 	if now {
-		n.readyBackends()
+		n.configure()
 	}
 }
 
-// A Wrong is a backend that is configured in a way in which nobody can be served by it. Another one may have its name: the one that it was before.
+// A WrongBackend is a backend that is configured in a way in which nobody can be served by it. Another one may have its name: the one that it was before.
 type WrongBackend struct{ Name, Why string }
 
 // SetWrong has these be the backends of a server that cannot be used, which operators are told of.
@@ -146,14 +146,15 @@ func (n *Node) allWrong() (all []WrongBackend) {
 	return all
 }
 
-// readyBackends returns the running backends, which are those of the servers from now on.
-func (n *Node) readyBackends() *backend.Backends {
+// configuredBackends returns the running backends, which are those that the servers have by now.
+func (n *Node) configuredBackends() *backend.Backends {
 	if n.due.Load() {
 		n.configure()
 	}
 	return n.running.Load()
 }
 
+// configure has the running backends be those of the servers, if that is due.
 func (n *Node) configure() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -209,31 +210,35 @@ func (n *Node) Counts() map[string]backend.Counts {
 
 // Call implements Backends.
 func (n *Node) Call(ctx context.Context, name string, c backend.Caller, q Asked) (upstream.Response, error) {
-	return BackendsFrom(n.readyBackends()).Call(ctx, name, c, q)
+	return BackendsFrom(n.configuredBackends()).Call(ctx, name, c, q)
 }
 
 // Notify implements Backends.
 func (n *Node) Notify(ctx context.Context, name, session, method string, params []byte) error {
-	return n.readyBackends().Notify(ctx, name, session, method, params)
+	return n.configuredBackends().Notify(ctx, name, session, method, params)
 }
 
 // Catalogue implements Backends.
 func (n *Node) Catalogue(name string, c backend.Caller) (*backend.Catalogue, bool) {
-	return n.readyBackends().Catalogue(name, c)
+	return n.configuredBackends().Catalogue(name, c)
 }
 
 // Knows implements Backends.
-func (n *Node) Knows(name string, c backend.Caller) bool { return n.readyBackends().Knows(name, c) }
+func (n *Node) Knows(name string, c backend.Caller) bool {
+	return n.configuredBackends().Knows(name, c)
+}
 
 // Learn implements Backends.
 func (n *Node) Learn(ctx context.Context, name string, c backend.Caller) (*backend.Catalogue, error) {
-	return n.readyBackends().Learn(ctx, name, c)
+	return n.configuredBackends().Learn(ctx, name, c)
 }
 
 // Inherit implements Backends.
 func (n *Node) Inherit(ctx context.Context, name string, c backend.Caller) (bool, error) {
-	return backend.Inherit(ctx, n.readyBackends(), name, c)
+	return backend.Inherit(ctx, n.configuredBackends(), name, c)
 }
 
 // SessionGone implements Backends.
-func (n *Node) SessionGone(session string, moved bool) { n.readyBackends().SessionGone(session, moved) }
+func (n *Node) SessionGone(session string, moved bool) {
+	n.configuredBackends().SessionGone(session, moved)
+}

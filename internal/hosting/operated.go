@@ -27,7 +27,7 @@ func NewOperated(n *Node) Operated { return Operated{n} }
 
 // operations are those of the backends that run; ok is false as long as there are none.
 func (o Operated) operations() (_ backend.Operations, ok bool) {
-	running := o.n.readyBackends()
+	running := o.n.configuredBackends()
 	return backend.Operations{Backends: running}, running != nil
 }
 

@@ -81,9 +81,9 @@ const (
 // anyCall is the execution of a tool of which the backend decides with each call whether it becomes a task.
 var anyCall = mcp.Raw(mcp.ToolExecution{TaskSupport: mcp.TaskOptional})
 
-// shownTools returns the tools that a backend lists, with what clients of 2025-11-25 may ask for: a task that is ours. The tool says so where the
+// withTaskSupport returns the tools that a backend lists, each with what clients of 2025-11-25 may ask for: a task that is ours. The tool says so where the
 // backend is of that revision, whether or not the backend itself makes tasks.
-func (r *reading) shownTools(tools [][]byte) [][]byte {
+func (r *reading) withTaskSupport(tools [][]byte) [][]byte {
 	out := make([][]byte, len(tools))
 	for i, raw := range tools {
 		switch {

@@ -22,7 +22,7 @@ type Backend struct {
 	Options host.Options // with their defaults
 }
 
-// Server is a mounted server as far as others serve for it. Make it with New.
+// Server is a mounted server as far as others serve for it. Make it with NewServer.
 type Server struct {
 	// Tasks is called when a backend lists tools whose calls may become tasks: by themselves, or as asks says also as clients ask for it. It must not
 	// block, and not change once the server is configured; nil is told of none.

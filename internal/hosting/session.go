@@ -39,9 +39,9 @@ func (s *Server) RootsChanged(ctx context.Context, session string) {
 	}
 }
 
-// InheritsInstance reports whether a session goes on with what another node, or an earlier process, has left of its instance of a backend. With an error nobody
+// InheritInstance has a session go on with what another node, or an earlier process, has left of its instance of a backend, and reports whether there is something. With an error nobody
 // knows yet.
-func InheritsInstance(ctx context.Context, s *Server, key string, c *Caller) (bool, error) {
+func InheritInstance(ctx context.Context, s *Server, key string, c *Caller) (bool, error) {
 	return s.backends.Inherit(ctx, key, c.Caller)
 }
 

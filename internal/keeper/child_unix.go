@@ -100,7 +100,7 @@ func (c *child) feedInput() {
 	}
 }
 
-// tryFeed writes a line that has just come, if that does not wait and nobody else writes. The rest is for feed.
+// tryFeed writes a line that has just come, if that does not wait and nobody else writes. The rest is for feedInput.
 func (c *child) tryFeed() {
 	text, shut := c.nextLine()
 	if shut || text == nil {

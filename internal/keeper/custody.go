@@ -100,7 +100,7 @@ func (c *custody) takeExpired(now time.Time) (over []uint64, end bool) {
 	return over, c.owner == 0 && !c.stay && !now.Before(c.until) && len(c.wards) == 0
 }
 
-// nextExpiry returns when due has to be asked again at the latest, if time alone changes its answer.
+// nextExpiry returns when takeExpired has to be asked again at the latest, if time alone changes its answer.
 func (c *custody) nextExpiry() (time.Time, bool) {
 	var at time.Time
 	for _, w := range c.wards {

@@ -106,7 +106,7 @@ func (e *engine) judgeCustody() (time.Duration, bool) {
 		if c == nil {
 			continue
 		}
-		if e.forgetOutput(c); !c.gone {
+		if e.forgetChild(c); !c.gone {
 			c.beginEnd("nobody has adopted it")
 		}
 	}
@@ -137,8 +137,8 @@ func (e *engine) endAll(reason string) {
 	wakeUp(e.runWake)
 }
 
-// forgetOutput drops what a child says from now on, and the child itself if it is gone. The caller holds e.mu.
-func (e *engine) forgetOutput(c *child) {
+// forgetChild drops what a child says from now on and what its holder has not acknowledged, and the child itself if it is gone. The caller holds e.mu.
+func (e *engine) forgetChild(c *child) {
 	c.forgot = true
 	c.out = sentLines{acked: c.out.last, last: c.out.last, sent: c.out.last}
 	wakeUp(c.room)

@@ -41,7 +41,7 @@ func (s *sentLines) takeNext() (number uint64, text []byte, ok bool) {
 	return s.sent, s.kept[s.sent-s.acked-1], true
 }
 
-// hasNext reports whether take has a line.
+// hasNext reports whether takeNext has a line.
 func (s *sentLines) hasNext() bool { return s.sent < s.last }
 
 // ack forgets the lines up to number. It reports whether that makes room.

@@ -289,7 +289,7 @@ func (e *engine) handleFrame(p *peer, f frame) error {
 	case kindForget:
 		return carryOut(p, f, func(v forget) (uint64, error) {
 			if c := e.kept[v.Handle]; c != nil && c.holder == p {
-				if e.forgetOutput(c); !c.gone {
+				if e.forgetChild(c); !c.gone {
 					c.beginEnd("nobody wants it any more")
 				}
 			}

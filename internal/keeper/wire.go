@@ -107,14 +107,14 @@ func (b *batch) reset() {
 	}
 }
 
-// A wire writes what there is for one connection: gather collects it. Whoever has something calls now or soon; or try, and writes it in place of the goroutine that is there for that.
+// A wire writes what there is for one connection: gather collects it. Whoever has something calls wakeWriter or scheduleWrite; or tryWrite, and writes it in place of the goroutine that is there for that.
 type wire struct {
 	conn   net.Conn
 	raw    syscall.RawConn // nil for a connection on which a write cannot be tried
 	gather func(*batch)
 	wake   chan struct{} // of one place
 	ended  chan struct{} // closed when nothing more is to be written
-	timer  atomic.Bool   // whether soon has a timer
+	timer  atomic.Bool   // whether scheduleWrite has a timer
 
 	turn chan struct{} // of one place, which who gathers and writes has taken
 	rest batch         // what was gathered and is not written
@@ -146,7 +146,7 @@ func (w *wire) scheduleWrite() {
 	}
 }
 
-// tryWrite writes what there is, as far as that does not wait; the rest is left to write. Its caller holds nothing that gather takes.
+// tryWrite writes what there is, as far as that does not wait; the rest is left to runWriter. Its caller holds nothing that gather takes.
 func (w *wire) tryWrite() {
 	select {
 	case w.turn <- struct{}{}:
@@ -179,7 +179,7 @@ func (w *wire) flush() {
 	<-w.turn
 }
 
-// writeSome writes a batch, or the rest of one, if the system takes it at once, and leaves it to write otherwise. It reports
+// writeSome writes a batch, or the rest of one, if the system takes it at once, and leaves it to runWriter otherwise. It reports
 // whether there may be more. The caller has the turn.
 func (w *wire) writeSome() bool {
 	if w.raw == nil {

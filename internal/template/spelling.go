@@ -72,7 +72,7 @@ func upper(c byte) byte {
 	return c
 }
 
-// lowerSchemeAndHost returns a URI, as escaped returns it, with its scheme in lower case, and the host too where case means nothing. The user
+// lowerSchemeAndHost returns a URI, as normalizeEscapes returns it, with its scheme in lower case, and the host too where case means nothing. The user
 // before a host has case.
 func lowerSchemeAndHost(uri string) string {
 	colon := strings.IndexByte(uri, ':')
@@ -134,7 +134,7 @@ func addRootPath(uri string) string {
 // the same PlainURI: all that [SameURI] holds to be one, and others.
 func PlainURI(uri string) string {
 	uri = addRootPath(NormalizeURI(uri))
-	if plain, err := url.PathUnescape(uri); err == nil { // it has no error: Normal has escaped each percent sign that begins no escape
+	if plain, err := url.PathUnescape(uri); err == nil { // it has no error: NormalizeURI has escaped each percent sign that begins no escape
 		uri = plain
 	}
 	end := authorityEnd(uri)

@@ -381,7 +381,7 @@ func setVariable(vars map[string]string, v variable, separator, raw string) bool
 		raw = strings.ReplaceAll(raw, separator, ",")
 	}
 	value, err := url.PathUnescape(raw)
-	if err != nil { // it has none: Normal has escaped each percent sign that begins no escape
+	if err != nil { // it has none: NormalizeURI has escaped each percent sign that begins no escape
 		return false
 	}
 	if v.most > 0 && utf8.RuneCountInString(value) > v.most {
