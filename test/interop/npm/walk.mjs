@@ -21,7 +21,7 @@ let answer
 
 // user answers what the client is asked. A release before 2.0 takes up the stream of a response that is an error, a second later, and one server of npm then
 // sends all that it has sent meanwhile, on any stream, once more: without troupe such a question counts once.
-function user(method, params, { requestId }, accept) {
+function user(method, params, { requestId } = {}, accept) {
   if (hosted || requestId === undefined || !ids.has(requestId)) asked.push({ method, params })
   ids.add(requestId)
   const { action, content } = answer ?? { action: 'accept', content: { name: 'Ada' } }
