@@ -293,19 +293,20 @@ func drainLong(t *testing.T, w *world) (mend func()) {
 	}
 }
 
-// slowAppends has the NATS servers stand still for most of the time. In between they have the time to catch up with one another, or replicas would be missing.
+// slowAppends has the NATS servers stand still for most of the time: for so long that an append takes more than 100 ms on average, though each caller
+// has but one that waits and some quick ones after it. In between they have the time to catch up with one another, or replicas would be missing.
 func slowAppends(t *testing.T, w *world) (mend func()) {
 	c := (&caller{to: w.a}).started(t)
 	ctx, cancel := context.WithCancel(context.Background())
-	resp, err := c.call(ctx, 1, "count", `{"to":100000,"delay_ms":20}`, "")
+	resp, err := c.call(ctx, 1, "count", `{"to":100000,"delay_ms":500}`, "")
 	if err != nil {
 		cancel()
 		t.Fatal(err)
 	}
 	go events(resp, func(string, string) bool { return true })
-	stop := repeatedly(200*time.Millisecond, func(ctx context.Context, _ int) {
+	stop := repeatedly(400*time.Millisecond, func(ctx context.Context, _ int) {
 		w.natsSignal(t, syscall.SIGSTOP)
-		ago(ctx, 500*time.Millisecond)
+		ago(ctx, 900*time.Millisecond)
 		w.natsSignal(t, syscall.SIGCONT)
 	})
 	return func() {
