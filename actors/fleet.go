@@ -11,7 +11,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -364,12 +363,6 @@ func (f *fleet) broadcastEnd(ctx context.Context, key SessionKey, rec *session.R
 
 // broadcastCancel tells the other nodes that a client has cancelled a call.
 func (f *fleet) broadcastCancel(key SessionKey, id, reason string) {
-	if len(id) > maxToken { // no call has such an id
-		return
-	}
-	if len(reason) > mostReason {
-		reason = strings.ToValidUTF8(reason[:mostReason], "")
-	}
 	f.broadcastLetter(letterCancel, cancelLetter{key, id, reason})
 }
 
@@ -561,7 +554,7 @@ func dedupKey(key SessionKey, m *codec.Message, body []byte) (name string, ok bo
 // session.
 const knownWait = time.Second
 
-// mostReason bounds the reason of a cancel that other nodes are told.
+// mostReason bounds the reason of a cancel that is kept, or that other nodes are told.
 const mostReason = 1 << 10
 
 // needsBroadcast reports whether a change of a record is of interest elsewhere. A confirmed digest

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -22,6 +23,7 @@ import (
 type mortal struct {
 	store.Store
 	dead      atomic.Bool
+	deaf      atomic.Bool // no append is heard of
 	suspended atomic.Bool
 	slow      atomic.Int64 // nanoseconds that a Rewrite takes
 }
@@ -31,6 +33,9 @@ func (m *mortal) Suspended() bool { return m.suspended.Load() }
 func (m *mortal) Append(stream string, rev, num uint64, data []byte, done func(error)) {
 	if m.dead.Load() {
 		go done(store.ErrFenced)
+		return
+	}
+	if m.deaf.Load() {
 		return
 	}
 	m.Store.Append(stream, rev, num, data, done)
@@ -509,4 +514,70 @@ func TestNodeThatComesBackLooks(t *testing.T) {
 			t.Errorf("the connection of the stream that it lost is over: %v, that of the new writer: %v, that of a stream that it kept: %v", listening.over, second.over, kept.over)
 		}
 	})
+}
+
+// TestCancelOfACallBetweenNodes cancels a call that one node has given up, or can no longer end, and that another one has not yet begun to
+// run again: it is cancelled there.
+func TestCancelOfACallBetweenNodes(t *testing.T) {
+	const cancel = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"enough"}}`
+	giveUpAll := func(a *member) {
+		eachSession(a.Node, func(s *sessionActor) { _ = s.Post(giveUpCalls{}) })
+		synctest.Wait()
+	}
+	for name, leave := range map[string]func(a, b *member, session string){
+		"which the node learns that has given it up": func(a, _ *member, session string) {
+			giveUpAll(a)
+			a.post(session, cancel)
+		},
+		"which the node learns that it comes to": func(a, b *member, session string) {
+			giveUpAll(a)
+			b.post(session, cancel)
+		},
+		"which the node learns that dies before it is stored": func(a, _ *member, session string) {
+			a.store.deaf.Store(true)
+			a.post(session, cancel)
+			a.kill()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inFleet(t, 2, nil, func(t *testing.T, all []*member) {
+				a, b := all[0], all[1]
+				let := make(chan struct{})
+				a.handler.f = func(ctx context.Context, c *Call) ([]byte, *mcp.Error) {
+					say(ctx, c, 1)
+					<-let // ignores its context
+					return []byte(`{}`), nil
+				}
+				session, first := a.begin("2025-11-25"), &heldConn{}
+				go a.postOn(first, session, message("1", "x"))
+				synctest.Wait()
+				first.Cut()
+				ran := make(chan error, 1)
+				b.handler.f = func(ctx context.Context, c *Call) ([]byte, *mcp.Error) {
+					ran <- context.Cause(ctx)
+					say(ctx, c, 2)
+					return []byte(`{}`), nil
+				}
+				leave(a, b, session)
+				synctest.Wait()
+				second := b.get(session, first.lastID())
+				time.Sleep(10 * time.Second)
+				select {
+				case err := <-ran:
+					if !errors.Is(err, ErrCancelled) || !strings.Contains(err.Error(), "enough") {
+						t.Errorf("the call runs again, ended for %v", err)
+					}
+				default:
+				}
+				status, body := second.answer() // 204 if the stream had ended by then
+				if got := second.events(); len(got) != 0 || !second.isOver() && status != 204 {
+					t.Errorf("the client got %d %s %q, over %v", status, body, got, second.isOver())
+				}
+				if _, ok := b.sessions.late.takeCancel(b.sessionOf(session), "1"); ok {
+					t.Error("the cancel is kept though its call has come")
+				}
+				close(let)
+			})
+		})
+	}
 }

@@ -419,15 +419,13 @@ func (f *nodeNews) receiveEnded(l *store.Letter) {
 	})
 }
 
-// receiveCancel cancels a call that runs here.
+// receiveCancel cancels a call that runs here, or that comes here soon.
 func (f *nodeNews) receiveCancel(l *store.Letter) {
 	var m cancelLetter
 	if !f.node.fleet.readLetter(l, &m) {
 		return
 	}
-	if s, ok := f.node.sessions.Get(m.Session); ok {
-		_ = s.Post(&cancelCall{id: m.Request, reason: m.Reason, acked: func(error) {}})
-	}
+	f.node.sessions.cancelLate(m.Session, m.Request, m.Reason)
 }
 
 // OperatorEnd is what an operator ends on all nodes.

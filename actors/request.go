@@ -139,7 +139,7 @@ type (
 func (c *callResult) Refused(error)    { c.Done() }
 func (m *retire) Refused(error)        { m.Done() }
 func (m *visitRequest) Refused(error)  { m.Done() }
-func (c *cancelRequest) Refused(error) { c.acked(nil) }
+func (c *cancelRequest) Refused(error) { c.acked(errNotHere) }
 
 func (e *emitted) Refused(err error)    { e.entry.Drop(err) }
 func (p *progressed) Refused(err error) { p.dropProgress(err) }
@@ -227,7 +227,11 @@ func (r *requestActor) Receive(m any) {
 		r.applyEvent(request.Cancel, response{}, fmt.Errorf("%w: %s", ErrCancelled, m.reason))
 		if r.onMark != nil { // no mark is being stored
 			r.onMark = nil
-			m.acked(nil)
+			if r.phase == request.Dropped { // another node may go on with the call
+				m.acked(errNotHere)
+			} else {
+				m.acked(nil)
+			}
 		}
 	case abandon:
 		r.applyEvent(request.Cancel, response{}, m.cause)
@@ -283,16 +287,6 @@ func (r *requestActor) applyEvent(e request.Event, a response, cause error) {
 
 // idKey is the id as the session's table has it, without a copy.
 func (r *requestActor) idKey() string { return unsafe.String(unsafe.SliceData(r.id), len(r.id)) }
-
-// runRequest enters the request in its session, runs the handler on this goroutine and delivers
-// its response. limit and errors are those of enterTable.
-func (r *requestActor) runRequest(limit int) error {
-	err := r.enterTable(limit)
-	if err == nil {
-		r.serveRequest()
-	}
-	return err
-}
 
 // enterTable makes the request known to its session. limit bounds the session's calls; 0 means
 // no limit. An error says why the request was not begun: the caller then enters it once

@@ -2,8 +2,8 @@ package actors
 
 import (
 	"context"
-	"errors"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -118,8 +118,8 @@ type (
 		req *requestActor
 		id  string // "" for the request's own
 	}
-	// cancelCall is a client's notifications/cancelled. acked gets errNotHere if the call does not
-	// run on this node.
+	// cancelCall is a client's notifications/cancelled. acked gets nil once the call cannot run again,
+	// and errNotHere if it does not run on this node.
 	cancelCall struct {
 		id     string
 		reason string
@@ -368,10 +368,27 @@ func (s *sessionActor) takeNotification(in *Input, m *codec.Message, until time.
 	}
 }
 
-// cancelCall hands a client's cancel to the call, and waits until the call's stream has the end
-// mark: a cancelled call must not run again after a crash. If the call does not run here, the other
-// nodes are told.
+// cancelCall hands a client's cancel to the call. If the call does not run here, or goes on elsewhere
+// before its stream has the end mark, all nodes are told.
 func (s *sessionActor) cancelCall(id, reason string, until time.Time) {
+	if err := s.cancelHere(id, reason, until); err == nil || len(id) > maxToken { // no call has such an id
+		return
+	}
+	if len(reason) > mostReason {
+		reason = strings.ToValidUTF8(reason[:mostReason], "")
+	}
+	if _, ok := s.home.(storedHome); ok {
+		s.sessions.cancelLate(s.key, id, reason)
+	}
+	if s.shared {
+		s.sessions.fleet.broadcastCancel(s.key, id, reason)
+	}
+}
+
+// cancelHere hands a client's cancel to the call, and waits until the call's stream has the end
+// mark: a cancelled call must not run again after a crash. After an error it may; errNotHere reports
+// that the call does not run here.
+func (s *sessionActor) cancelHere(id, reason string, until time.Time) error {
 	done := make(chan error, 1)
 	m := &cancelCall{id: id, reason: reason, acked: func(err error) { done <- err }}
 	if err := s.Post(m); err != nil { // the session is leaving memory: nothing of it runs here
@@ -381,10 +398,9 @@ func (s *sessionActor) cancelCall(id, reason string, until time.Time) {
 	defer timer.Stop()
 	select {
 	case err := <-done:
-		if errors.Is(err, errNotHere) && s.shared {
-			s.sessions.fleet.broadcastCancel(s.key, id, reason)
-		}
+		return err
 	case <-timer.C:
+		return context.DeadlineExceeded
 	}
 }
 

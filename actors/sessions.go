@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/troupe-run/troupe/actors/internal/session"
@@ -32,6 +33,27 @@ type sessions struct {
 	anchors anchorage
 	lookups chan struct{} // one for each request that reads its session from the store
 	guesses chan struct{} // the same for ids without the right tag
+	late    lateCancels
+}
+
+// lateCancels are cancels of calls that may come here from other nodes.
+type lateCancels struct {
+	mu sync.Mutex
+	session.Cancels[SessionKey]
+}
+
+// keepCancel keeps the cancel of a call for when that begins to run here.
+func (l *lateCancels) keepCancel(key SessionKey, id, reason string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.Keep(key, id, reason, time.Now())
+}
+
+// takeCancel returns the cancel of a call that is about to run, if one is kept.
+func (l *lateCancels) takeCancel(key SessionKey, id string) (reason string, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.Take(key, id, time.Now())
 }
 
 // anchorage knows where sessions are anchored: see anchors.
@@ -60,6 +82,14 @@ func maxLookups(calls int) int {
 		return sessionReads
 	}
 	return max(1, min(sessionReads, calls))
+}
+
+// cancelLate cancels a call that has begun to run here, or that does so soon.
+func (d *sessions) cancelLate(key SessionKey, id, reason string) {
+	d.late.keepCancel(key, id, reason) // first: what begins to run meanwhile looks there once it can be found
+	if s, ok := d.Get(key); ok {
+		_ = s.Post(&cancelCall{id: id, reason: reason, acked: func(error) {}})
+	}
 }
 
 // findSession finds the session that a message or a GET belongs to, or refuses it. id is that of a

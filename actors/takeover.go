@@ -98,7 +98,7 @@ func (d *takeovers) rerunCall(s *sessionActor, w *streamActor, c record.Call, bo
 		lastingCall{r}.progressGate().Raise(j.sent.Progress)
 	}
 	_ = r.Post(adoptStream{w})
-	err := r.runRequest(0) // no limit: it was admitted before
+	err := d.runAgain(s, r)
 	for errors.Is(err, kernel.ErrStopped) || errors.Is(err, store.ErrUnavailable) {
 		// The session has just left memory.
 		if errors.Is(err, store.ErrUnavailable) {
@@ -109,7 +109,7 @@ func (d *takeovers) rerunCall(s *sessionActor, w *streamActor, c record.Call, bo
 		}
 		if s, err = d.sessions.loadSession(serviceOf(w.svc), w.key.Session, nil); err == nil {
 			r.moveToSession(s)
-			err = r.runRequest(0)
+			err = d.runAgain(s, r)
 		}
 	}
 	if err != nil {
@@ -129,6 +129,20 @@ func (d *takeovers) rerunCall(s *sessionActor, w *streamActor, c record.Call, bo
 		lost()
 		r.releaseActor()
 	}
+}
+
+// runAgain enters a call in its session, runs the handler on this goroutine and delivers its response.
+// The call was admitted before, and its client may have cancelled it on its way here. The errors are
+// those of enterTable.
+func (d *takeovers) runAgain(s *sessionActor, r *requestActor) error {
+	if err := r.enterTable(0); err != nil {
+		return err
+	}
+	if reason, ok := d.sessions.late.takeCancel(s.key, r.idKey()); ok {
+		_ = s.cancelHere(string(r.id), reason, time.Now().Add(s.svc.Limits.StoreWait))
+	}
+	r.serveRequest()
+	return nil
 }
 
 // countRerun counts a call that runs again after its node was lost; it never refuses, as the
