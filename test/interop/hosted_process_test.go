@@ -165,5 +165,6 @@ func hosting(t *testing.T, options map[string]any) *server {
 	if err := os.WriteFile(file, []byte(asJSON(map[string]any{"backends": map[string]any{"one": options}})), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return start(t, "--set", "conformance=false", "--memory", "--config", file)
+	// A client that comes before a backend has said what it lists waits for as long as a busy machine needs to start it.
+	return start(t, "--set", "conformance=false", "--set", "learn-wait=45s", "--memory", "--config", file)
 }
