@@ -131,7 +131,7 @@ type Machine struct {
 
 	flight  flight
 	held    *flight // an append that waits until the record has been rewritten
-	refresh bool    // the record must be rewritten
+	refresh bool    // the record must be rewritten, before anything else is written
 	tries   int
 
 	sizes []int // sizes of appends low..tail
@@ -205,6 +205,9 @@ func (m *Machine) Step(e Event, out []Effect) []Effect {
 		m.phase, m.rev, m.epoch, m.tail, m.whole, m.covered = Open, e.Rev, e.Epoch, e.Tail, e.Tail, e.Covered
 		m.sizes = e.Sizes[max(0, len(e.Sizes)-Ring):] // older appends have been overwritten
 		m.low = e.Tail - uint64(len(m.sizes)) + 1
+		// What the takeover's record does not cover, such as the parts of an append that the writer before did not
+		// finish, may be so old that the log forgets it before the record is due.
+		m.refresh = e.Tail > e.Covered
 		for _, n := range m.sizes {
 			m.bytes += n
 		}

@@ -378,6 +378,25 @@ func TestRefreshTakesItsTurnAndGuardsWhatFollows(t *testing.T) {
 	}
 }
 
+// TestTakeoverCoversAllThatItFinds has a takeover find appends that its record does not cover: the parts of an append that was not finished. They may
+// be about to expire, and then the next takeover would not know what is missing.
+func TestTakeoverCoversAllThatItFinds(t *testing.T) {
+	w := newWorld(t, Limits{})
+	w.step(Event{Op: Push, Entries: []Entry{msg("a")}})
+	w.step(Event{Op: Opened, Rev: 1, Tail: 20, Covered: 17, Sizes: []int{5, 5, 5}})
+	if e := w.inFlight; e == nil || e.Do != DoRefresh || e.Num != 20 {
+		t.Fatalf("the first write of a takeover is %+v; want a record that covers 20 appends", e)
+	}
+	w.ack()
+	if e := w.inFlight; e == nil || e.Do != DoAppend || e.Num != 21 {
+		t.Errorf("after that: %+v; want append 21", e)
+	}
+	w = newWorld(t, Limits{})
+	if w.step(Event{Op: Opened, Rev: 1, Tail: 20, Covered: 20}); w.inFlight != nil {
+		t.Errorf("a takeover whose record covers all writes %+v", *w.inFlight)
+	}
+}
+
 // TestRandomWalk checks, over seeded orders of events, that each pushed entry is delivered
 // once and in order, and that the log reads back the same.
 func TestRandomWalk(t *testing.T) {
