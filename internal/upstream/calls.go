@@ -26,6 +26,7 @@ type calls struct {
 	open      map[int64]*call
 	progress  map[int64]*call  // by the id of an earlier request: the one that gets its progress now
 	questions map[string]int64 // by the raw id: the request on whose stream it came, 0 for none
+	heard     map[string]bool  // by the raw id: questions of which the process before this one knows, and which a stream that is taken up may bring again
 	late      map[int64]*call  // given up, and perhaps answered still
 	lateOrder []int64
 	standing  string // the last event id of the standalone stream
@@ -338,6 +339,10 @@ func (k *calls) receiveQuestion(fx []effect, m *codec.Message, data []byte, on i
 		return append(fx, effect{do: sendReply, reply: codec.AppendError(nil, m.ID, code, text, nil)})
 	}
 	method := string(m.Method)
+	if k.heard[string(m.ID)] && method != mcp.MethodPing { // it waits, or has its answer since
+		delete(k.heard, string(m.ID))
+		return fx
+	}
 	_, used := k.questions[string(m.ID)]
 	switch {
 	case k.modern, len(m.ID) > MostToken, used && method != mcp.MethodPing:

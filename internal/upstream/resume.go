@@ -158,6 +158,10 @@ func Resume(ctx context.Context, link Link, s *State, o Options, again func(Pend
 		k.questions[string(id)] = 0
 	}
 	if canResume {
+		k.heard = make(map[string]bool, len(s.Questions))
+		for _, id := range s.Questions {
+			k.heard[string(id)] = true
+		}
 		r.adopt(s.Session, s.Standing)
 	}
 	if err := c.openLink(ctx); err != nil {

@@ -127,6 +127,68 @@ func TestResumeHTTP(t *testing.T) {
 	})
 }
 
+// TestResumeBringsAQuestionAgain has a process go on with a call whose question it knows, though it does not know how far the stream was read after that: the
+// stream brings the question again. Nobody is asked twice, whether it waits or has its answer by then.
+func TestResumeBringsAQuestionAgain(t *testing.T) {
+	t.Parallel()
+	for name, early := range map[string]bool{"that waits": false, "that is answered": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bubble.Test(t, func(t *testing.T) {
+				var call message
+				began, answered := make(chan struct{}), make(chan struct{})
+				_, h := serveHTTP(t, politely(EraLegacy, func(w http.ResponseWriter, r *http.Request, m message) {
+					switch last := r.Header.Get("Last-Event-Id"); {
+					case r.Method == http.MethodPost:
+						call = m
+						stream(w, event("c1", ""))
+						close(began)
+						<-r.Context().Done()
+					case last == "c1":
+						stream(w, event("c2", `{"jsonrpc":"2.0","id":"q","method":"roots/list"}`))
+						<-answered
+						stream(w, event("c3", `{"jsonrpc":"2.0","id":"r","method":"roots/list"}`))
+						stream(w, answerEvent("c4", call))
+					}
+				}))
+				var old, now records
+				c, err := Open(minute(t), NewHTTP(h), old.options())
+				if err != nil {
+					t.Fatal(err)
+				}
+				id := c.NewID()
+				go func() { _, _ = c.Do(t.Context(), toolCall(Request{ID: id})) }()
+				<-began
+				synctest.Wait()
+				state := handOver(t, c)
+				state.Questions = [][]byte{[]byte(`"q"`)} // it was told, and its event was not noted yet
+				c.Detach(t.Context())
+				c, err = Resume(minute(t), NewHTTP(h), state, now.options(), func(Pending) Request { return Request{} })
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close(context.Background())
+				answer := func() {
+					if err := c.Answer(minute(t), []byte(`"q"`), []byte(`{"roots":[]}`)); err != nil {
+						t.Errorf("the question has %v", err)
+					}
+					close(answered)
+				}
+				if early {
+					answer()
+				} else {
+					go func() { synctest.Wait(); answer() }()
+				}
+				response, err := c.Rejoin(minute(t), id)
+				checkOutcome(t, response, err, "", 0)
+				if n := now.count(mcp.MethodRootsList); n != 1 || string(now.first(mcp.MethodRootsList).ID) != `"r"` || len(now.odd) > 0 {
+					t.Errorf("%d questions are told, %s first; odd is %+v", n, now.first(mcp.MethodRootsList).ID, now.odd)
+				}
+			})
+		})
+	}
+}
+
 // A handle is a Process that another one takes over: what was not received stays.
 type handle struct {
 	*Pipe
