@@ -192,6 +192,9 @@ func TestHostedQuestionsSurviveAKill(t *testing.T) {
 		if r := g.answer(t, x, id); r.says() != "this" {
 			t.Errorf("ask says %s", r.says())
 		}
+		if again := besides(g.beside, "elicitation/create"); again != "" {
+			t.Errorf("after the kill it asks again:\n%s", again)
+		}
 		if got := g.counter(t).PID; got != pid {
 			t.Errorf("the session has process %d, and had %d", got, pid)
 		}
