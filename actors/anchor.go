@@ -553,7 +553,7 @@ type visits struct {
 }
 
 // mostVisits is how much of one session waits for that. What is more is lost: the client learns that it has missed something.
-const mostVisits = 64
+var mostVisits = limits.SessionVisits.Value()
 
 // join has f wait with those that wait for the same session, if there are such.
 func (v *visits) join(key SessionKey, f func(*Peer)) bool {
@@ -602,6 +602,7 @@ func (v *visits) readVisited(n *Node, svc *Service, key SessionKey) {
 		if len(all) > mostVisits {
 			all = all[:mostVisits]
 			s.missed.Store(true)
+			n.refusals.Refused(limits.SessionVisits.Row)
 		}
 		for _, f := range all {
 			f(s.peer)

@@ -15,6 +15,7 @@ import (
 	"github.com/troupe-run/troupe/actors/internal/relay"
 	"github.com/troupe-run/troupe/actors/internal/stream"
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/mcp"
 	"github.com/troupe-run/troupe/test/sim"
 )
@@ -529,6 +530,9 @@ func TestVisitsAreBounded(t *testing.T) {
 		}
 		if s, ok := b.sessions.Get(key); !ok || !s.missed.Load() {
 			t.Error("the session does not know that it has missed something")
+		}
+		if n := b.refused(limits.SessionVisits.Row); n != 1 {
+			t.Errorf("it is counted %d times", n)
 		}
 		VisitAnchored(b.Node, b.svc, SessionKey{"anon", "s", key.ID[1:] + "a"}, func(*Peer) { t.Error("nobody is there") })
 		synctest.Wait()

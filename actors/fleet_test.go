@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/store"
 	"github.com/troupe-run/troupe/mcp"
 	"github.com/troupe-run/troupe/test/sim"
@@ -512,6 +514,19 @@ func TestNodeThatComesBackLooks(t *testing.T) {
 		synctest.Wait()
 		if !listening.over || second.over || kept.over {
 			t.Errorf("the connection of the stream that it lost is over: %v, that of the new writer: %v, that of a stream that it kept: %v", listening.over, second.over, kept.over)
+		}
+	})
+}
+
+// TestLateCancelsAreCounted has more cancels come than are kept.
+func TestLateCancelsAreCounted(t *testing.T) {
+	inFleet(t, 1, nil, func(t *testing.T, all []*member) {
+		most := limits.LateCancels.Value()
+		for i := range most + 3 {
+			all[0].sessions.cancelLate(SessionKey{"anon", "s", "gone"}, strconv.Itoa(i), "")
+		}
+		if n := all[0].refused(limits.LateCancels.Row); n != 3 {
+			t.Errorf("%d are counted as not kept, want 3", n)
 		}
 	})
 }

@@ -42,11 +42,11 @@ type lateCancels struct {
 	session.Cancels[SessionKey]
 }
 
-// keepCancel keeps the cancel of a call for when that begins to run here.
-func (l *lateCancels) keepCancel(key SessionKey, id, reason string) {
+// keepCancel keeps the cancel of a call for when that begins to run here, and reports whether the oldest one has given way to it.
+func (l *lateCancels) keepCancel(key SessionKey, id, reason string) (full bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.Keep(key, id, reason, time.Now())
+	return l.Keep(key, id, reason, time.Now())
 }
 
 // takeCancel returns the cancel of a call that is about to run, if one is kept.
@@ -86,7 +86,9 @@ func maxLookups(calls int) int {
 
 // cancelLate cancels a call that has begun to run here, or that does so soon.
 func (d *sessions) cancelLate(key SessionKey, id, reason string) {
-	d.late.keepCancel(key, id, reason) // first: what begins to run meanwhile looks there once it can be found
+	if d.late.keepCancel(key, id, reason) { // first: what begins to run meanwhile looks there once it can be found
+		d.refusals.Refused(limits.LateCancels.Row)
+	}
 	if s, ok := d.Get(key); ok {
 		_ = s.Post(&cancelCall{id: id, reason: reason, acked: func(error) {}})
 	}

@@ -141,6 +141,8 @@ var (
 		Beyond: "`Set` fails with `ErrSessionFull`"})
 	ValueBytes = add[int](Row{Section: Session, Name: "keys and values of the session together, as JSON", Kind: Size, Default: 32 * kib,
 		Beyond: "`Set` fails with `ErrSessionFull`"})
+	SessionVisits = add[int](Row{Section: Session, Name: "messages for a session that wait until it is read", Default: 64,
+		Beyond: "they are lost; the session is told that it has missed something", Counted: "session-visits"})
 	SessionIdle = add[time.Duration](Row{Section: Session, Name: "time without use", Option: "Store.SessionIdle", Kind: Time, Default: 72 * hour, Least: second,
 		Beyond: "404",
 		Usage:  "`time` to keep a session that nobody uses"})
@@ -346,6 +348,8 @@ var (
 		Beyond: "further ones wait, by turns of their principals"})
 	LogPace = add[int64](Row{Section: Node, Name: "bytes appended to the event log within 10 s", Kind: Size, Shown: "as many as clients may hold",
 		Beyond: "appends wait, by turns of their principals, except those of principals with at most a 32nd of this; `troupe.log.waiting` counts", Of: "Shared.MaxMemory"})
+	LateCancels = add[int](Row{Section: Node, Name: "cancels that are kept for a minute, of calls that may move here from another node", Default: 1024,
+		Beyond: "the oldest gives way: its call runs again, and is answered", Counted: "late-cancels"})
 	SessionReads = add[int](Row{Section: Node, Name: "reads of sessions at a time", Default: 64,
 		Beyond: "further reads wait"})
 	GuessReads = add[int](Row{Section: Node, Name: "the same for ids that are made up, or of an earlier release", Default: 8,

@@ -35,11 +35,13 @@ func TestCancels(t *testing.T) {
 		t.Errorf("%d are kept, want none", len(c.kept))
 	}
 
-	for i := range MostCancels + 2 {
-		c.Keep("a", fmt.Sprint(i), "many", now)
+	for i := range mostCancels + 2 {
+		if full := c.Keep("a", fmt.Sprint(i), "many", now); full != (i >= mostCancels) {
+			t.Errorf("cancel %d of %d: full is %v", i, mostCancels, full)
+		}
 	}
-	if len(c.kept) != MostCancels {
-		t.Errorf("%d are kept, want %d", len(c.kept), MostCancels)
+	if len(c.kept) != mostCancels {
+		t.Errorf("%d are kept, want %d", len(c.kept), mostCancels)
 	}
 	take("a", "1", "")
 	take("a", "2", "many")

@@ -532,6 +532,8 @@ var elsewhere = map[*limits.Row]string{
 	limits.CallStepBytes.Row:  "TestStepsOfACallAreBounded",
 	limits.StateSteps.Row:     "TestStepsAreCarried",
 	limits.KeptBody.Row:       "TestForgottenCallRunsAgain",
+	limits.SessionVisits.Row:  "TestVisitsAreBounded",
+	limits.LateCancels.Row:    "TestLateCancelsAreCounted",
 	limits.RerunBody.Row:      "TestLargeBodiesAreStoredForThoseWhoInsist",
 
 	limits.OpenTasksPerPrincipal.Row: "TestOpenTasksAreLimited",
