@@ -323,6 +323,34 @@ func TestHostedInstanceKilled(t *testing.T) {
 	}
 }
 
+// TestHostedAnswersOutliveAnInstance kills the process of a session between two questions of a call that may run again: its client is asked the first one
+// once.
+func TestHostedAnswersOutliveAnInstance(t *testing.T) {
+	t.Parallel()
+	p := hostOn(t, append([]string{"--data", t.TempDir()}, newStranger(t).command("plain")...)...)
+	g := arrive(t, p, "2025-11-25", declared)
+	pid := g.counter(t).PID
+	x, id := g.open(t, "tools/call", tool("ask", `{"text":"which","n":2}`))
+	for {
+		q, err := x.message()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(q.Params), "which 2") {
+			break
+		}
+		if q.Method == "elicitation/create" {
+			g.tell(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"action":"accept","content":{"answer":"this"}}}`, q.ID))
+		}
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if r := g.answer(t, x, id); r.says() != "this which-2" {
+		t.Errorf("ask says %s", r.says())
+	}
+}
+
 // TestHostedLeavesNoOrphans ends backends that are hard to end in each way in which their work ends. Nothing of them may be left.
 func TestHostedLeavesNoOrphans(t *testing.T) {
 	t.Parallel()

@@ -37,6 +37,7 @@ type Asked struct {
 	Level  string // the log level that the caller wants, "" for none
 	Key    string // of the call, over the processes that run it; "" for one whose client could come to no other process
 	Again  bool   // an earlier process has begun the call
+	Sent   func() // called when an instance is about to run it, once for each run
 	// Progress gets the params of progress notifications, and Heard what else the backend says to the call. They must not block. A
 	// nil Progress asks for none.
 	Progress func(params []byte)
@@ -104,7 +105,7 @@ func (r running) Inherit(ctx context.Context, name string, c backend.Caller) (bo
 }
 
 func (r running) Call(ctx context.Context, name string, c backend.Caller, q Asked) (upstream.Response, error) {
-	out := backend.Request{Method: q.Method, Params: q.Params, Header: q.Header, Asks: q.Asks, Safe: q.Safe, Level: q.Level, Key: q.Key, Again: q.Again, Progress: q.Progress, Tasks: q.Tasks, Begun: q.Begun}
+	out := backend.Request{Method: q.Method, Params: q.Params, Header: q.Header, Asks: q.Asks, Safe: q.Safe, Level: q.Level, Key: q.Key, Again: q.Again, Sent: q.Sent, Progress: q.Progress, Tasks: q.Tasks, Begun: q.Begun}
 	if q.Follow != nil {
 		out.Follow = func(ctx context.Context, on *backend.Following, answer upstream.Response) (upstream.Response, error) {
 			return q.Follow(ctx, on, answer)

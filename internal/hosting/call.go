@@ -72,8 +72,9 @@ func (s *Server) Call(ctx context.Context, q *Request) ([]byte, error) {
 	x := newExchange(ctx, q)
 	defer x.close()
 	params := paramsOf(q)
-	out := Asked{Method: string(q.Message.Method), Header: headerOf(q), Asks: x.mayAsk(), Level: q.Level, Key: q.Key, Again: q.Again, Heard: x.hear}
+	out := Asked{Method: string(q.Message.Method), Header: headerOf(q), Asks: x.mayAsk(), Level: q.Level, Key: q.Key, Again: q.Again, Heard: x.hear, Sent: x.beginRun}
 	out.Safe = out.Method != mcp.MethodToolsCall || q.Item.Safe()
+	x.given.keeps = out.Safe
 	if q.Client.ProgressToken() != nil {
 		out.Progress = func(params []byte) { x.hear(Said{Method: mcp.NotifyProgress, Params: params}) }
 	}

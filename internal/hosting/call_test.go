@@ -218,6 +218,57 @@ func TestQuestionsOfASession(t *testing.T) {
 	}
 }
 
+// TestAnswersOfAnEarlierRun has a backend run a call twice. What the second run asks as the first one did, it is answered as that was, if the call may run
+// twice, and the client is not asked.
+func TestAnswersOfAnEarlierRun(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, method, params string
+		size, hits           int
+		want                 string
+	}{
+		{"a prompt", mcp.MethodPromptsGet, `{"name":"greet"}`, 1, 0, "? 1, ? 2, ! 3 | ? 1, ? 2, ? 4, ! 3, ! 5"},
+		{"a tool that may not run twice", mcp.MethodToolsCall, echo, 1, 0, "? 1, ? 2, ! 3 | ? 4, ? 5, ? 6, ! 7, ! 8"},
+		{"answers that are too large", mcp.MethodPromptsGet, `{"name":"greet"}`, 30 << 10, 4, "? 1, ? 2, ! 3 | ? 1, ? 2, ? 4, ! 5, ! 6"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			n := 0
+			to := &client{answer: func(context.Context, []actors.Question) ([]actors.Answer, error) {
+				n++
+				return []actors.Answer{{Result: fmt.Appendf(nil, "%-*d", tt.size, n)}}, nil
+			}}
+			var got []string
+			f := &fake{call: func(_ context.Context, _ string, _ backend.Caller, q hosting.Asked) (upstream.Response, error) {
+				for run, questions := range []string{"??!", "???!!"} {
+					if run > 0 {
+						got = append(got, "|")
+					}
+					q.Sent()
+					for _, text := range strings.Split(questions, "") {
+						asked := newQuestion()
+						q.Heard(asked.elicits(text))
+						got = append(got, text+" "+strings.TrimSpace(<-asked.answers))
+					}
+				}
+				return complete(`{}`), nil
+			}}
+			f.set("one", catalogue(mcp.Revision20251125, []string{tool("echo")}, []string{`{"name":"greet"}`}, nil, nil))
+			of := listing.Tools
+			if tt.method == mcp.MethodPromptsGet {
+				of = listing.Prompts
+			}
+			s := alone(f)
+			if _, err := s.Call(t.Context(), request(t, s, callerOf("s"), to, of, tt.method, tt.params)); err != nil {
+				t.Fatal(err)
+			}
+			if text := strings.ReplaceAll(strings.Join(got, ", "), ", |, ", " | "); text != tt.want || to.hits[limits.Recall.Row] != tt.hits {
+				t.Errorf("got %s and %d hits, want %s and %d", text, to.hits[limits.Recall.Row], tt.want, tt.hits)
+			}
+		})
+	}
+}
+
 // TestQuestionsOfOneRound asks a stateless client at once what comes within 25 ms, and then what comes later.
 func TestQuestionsOfOneRound(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {

@@ -50,6 +50,7 @@ type exchange struct {
 	timer *time.Timer                          // ends that wait; nil if no question waits
 	asked bool                                 // a round is with the client
 	asks  sync.WaitGroup                       // questions that are put
+	given givenAnswers
 
 	fault   atomic.Pointer[error] // why a task of the backend came to nothing, nil for nothing; needs no lock
 	literal map[string]string     // the questions that were put under the backend's own keys, by those
@@ -338,8 +339,47 @@ func untilAll(ctx context.Context, round []*pending) (context.Context, func()) {
 	}
 }
 
+// beginRun says that a backend is about to run the call, perhaps once more.
+func (x *exchange) beginRun() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.given.beginRun()
+}
+
+// answerAgain gives the backend what the client has answered in an earlier run of the call, and returns the other questions.
+func (x *exchange) answerAgain(round []*pending) (rest []*pending) {
+	for _, p := range round {
+		x.mu.Lock()
+		a := x.given.answerOf(&p.Question)
+		if a != nil {
+			x.open[p.from](nil)
+			delete(x.open, p.from)
+		}
+		x.mu.Unlock()
+		if a == nil {
+			rest = append(rest, p)
+			continue
+		}
+		p.giveAnswer(a)
+	}
+	return rest
+}
+
+// giveAnswer gives the backend what the client has answered. A backend that has gone waits for nothing.
+func (p *pending) giveAnswer(a *actors.Answer) {
+	said := Said{Question: p.from}
+	if a.Err != nil {
+		_ = said.refuse(a.Err)
+		return
+	}
+	_ = said.answer(a.Result)
+}
+
 // putQuestions puts questions to the client, and gives the backend what it answers.
 func (x *exchange) putQuestions(ctx context.Context, round []*pending) {
+	if round = x.answerAgain(round); len(round) == 0 {
+		return
+	}
 	qs := make([]actors.Question, len(round))
 	for i, p := range round {
 		qs[i] = p.Question
@@ -350,7 +390,11 @@ func (x *exchange) putQuestions(ctx context.Context, round []*pending) {
 		x.open[p.from](nil)
 		delete(x.open, p.from)
 		left, over := x.left, x.over
+		kept := err != nil || x.given.add(&p.Question, answers[i])
 		x.mu.Unlock()
+		if !kept {
+			x.hit(limits.Recall.Row)
+		}
 		said := Said{Question: p.from}
 		switch {
 		case err != nil && (left || errors.Is(err, actors.ErrClosing) && x.Key != ""):
@@ -358,10 +402,8 @@ func (x *exchange) putQuestions(ctx context.Context, round []*pending) {
 			said.leaveOpen(mcp.Errorf(mcp.CodeInternalError, "the client has not answered: %s", err))
 		case err != nil:
 			_ = said.refuse(mcp.Errorf(mcp.CodeInternalError, "the client has not answered: %s", err)) // a backend that has gone waits for nothing
-		case answers[i].Err != nil:
-			_ = said.refuse(answers[i].Err)
 		default:
-			_ = said.answer(answers[i].Result)
+			p.giveAnswer(&answers[i])
 		}
 	}
 }

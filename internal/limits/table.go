@@ -277,7 +277,7 @@ var (
 	_ = addSecondRow(Row{Section: Stream, Name: "bytes that wait for the log", Option: "Limits.MaxQueued", Kind: Size, Default: mib,
 		Beyond: "the handler waits"})
 	Recall = add[int](Row{Section: Stream, Name: "questions and answers kept for a second run of a call", Kind: Size, Default: 64 * kib, Shown: "64 KiB in the record of its stream",
-		Beyond: "the call may not run again: -32010 after a crash", Counted: "recall", Usual: true})
+		Beyond: "the call may not run again: -32010 after a crash; one of a backend asks its client again", Counted: "recall", Usual: true})
 	StoredHeader = add[int](Row{Section: Stream, Name: "headers that are stored with a call (`Options.HTTP.StoredHeaders`)", Kind: Size, Default: 8 * kib, Shown: "8 KiB together",
 		Beyond: "further headers are not stored"})
 	CallSteps = add[int](Row{Section: Stream, Name: "steps of a call whose results are kept for a second run", Default: 1000,
