@@ -113,9 +113,9 @@ type hearing struct {
 
 // telling is a message to a session.
 type telling struct {
-	what   string
-	began  time.Time
-	stored bool // its sender was told so
+	what       string
+	began, end time.Time
+	stored     bool // its sender was told so
 }
 
 // opens notes that a client has opened a new standalone stream.
@@ -156,7 +156,7 @@ func (j *judge) told(client int, what string, began time.Time, err error) {
 		j.Count("messages to sessions")
 	}
 	h := j.hearing(client)
-	h.told = append(h.told, telling{what, began, err == nil})
+	h.told = append(h.told, telling{what, began, time.Now(), err == nil})
 }
 
 // inOrder judges that the i-th event of a standalone stream comes after what its handler sent before it, and before the rest.
@@ -196,7 +196,7 @@ func (j *judge) listened(cl *client) {
 		}
 	}
 	for _, m := range h.told {
-		if m.stored && m.began.After(since) && !got[m.what] && !j.lost(m.began) {
+		if onWay := time.Since(m.end) < promptly; m.stored && !onWay && m.began.After(since) && !got[m.what] && !j.lost(m.began) {
 			j.Fault("client %d has not got %s, which was stored on its standalone stream", cl.n, m.what)
 		}
 	}

@@ -51,7 +51,11 @@ func (j *judge) refuses(a *asking, id string) {
 	appends, bytes, visible, oldest := 0, 0, 0, time.Duration(0)
 	for _, r := range s.requests {
 		for _, e := range r.emitted {
-			if e.at.Before(from.at) || e.at.Equal(from.at) && e.what == j.whatOf(s, id) {
+			stored := e.at
+			if !e.visible { // it is noted before it is sent, and the log takes it after what waits there
+				stored = stored.Add(promptly)
+			}
+			if stored.Before(from.at) || e.at.Equal(from.at) && e.what == j.whatOf(s, id) {
 				continue
 			}
 			appends += 1 + e.size/lim.Part
@@ -65,11 +69,26 @@ func (j *judge) refuses(a *asking, id string) {
 	if visible > 0 && j.trouble.After(from.at) && j.age(from) > time.Duration(lim.Replay)-2*time.Second {
 		return // the clock jumped over the silence in which the stream would have marked the event
 	}
+	if j.toldLost(s, from.at) && j.age(from) > time.Duration(lim.Replay)-2*time.Second {
+		return // what it lacks may be that, and as old
+	}
 	aged := oldest > time.Duration(lim.Replay)-2*time.Second
 	if visible > 0 && (aged || appends > lim.Appends/2 || bytes > lim.Bytes/2) {
 		return
 	}
 	j.Fault("post %s came back with %s and was refused; what follows is %d appends, %d bytes", a.name, histories.Short(id), appends, bytes)
+}
+
+// toldLost reports whether a takeover after some time told the client that the outcome of a call is unknown.
+func (j *judge) toldLost(s *streamTale, after time.Time) bool {
+	for _, r := range s.requests {
+		for _, run := range r.runs {
+			if end, over := j.over(run); over && !r.call.Safe && end.at.After(after) && !(run.ended && run.end.at.Before(end.at)) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // lives reports whether a stream must still exist: a call of it runs, or ran within the
@@ -151,10 +170,25 @@ func (j *judge) comes(stream string, e event, opened time.Time) {
 	if opened.After(sent) {
 		sent = opened
 	}
-	if time.Since(sent) > promptly && j.calm(sent.Add(-before)) {
+	if time.Since(sent) > promptly+j.backlog(s, sent) && j.calm(sent.Add(-before)) {
 		j.Fault("event %s comes %v after it was sent, over a connection that is there", histories.Short(e.id), time.Since(sent))
 	}
 }
+
+// backlog is how much longer than promptly it may take to store all that was sent on a stream in the minute before.
+func (j *judge) backlog(s *streamTale, sent time.Time) (d time.Duration) {
+	for _, r := range s.requests {
+		for _, e := range r.emitted {
+			if !e.at.After(sent) && sent.Sub(e.at) < time.Minute {
+				d += time.Duration(1+e.size/j.w.plan.Limits.Part) * perAppend
+			}
+		}
+	}
+	return d
+}
+
+// perAppend is how long an append takes on average: some are slow, and some are not acknowledged.
+const perAppend = 100 * time.Millisecond
 
 // hangs judges that a client waited in vain.
 func (j *judge) hangs(a *asking) {
