@@ -468,6 +468,9 @@ func (j *judge) event(id string, e event, from string) (m message) {
 
 // skips judges that nothing is left out between two events.
 func (j *judge) skips(s *streamTale, after, pos histories.Position, id string) {
+	if slices.ContainsFunc(s.requests, j.storedAgain) {
+		return
+	}
 	for _, x := range s.events {
 		if after.Before(x.pos) && x.pos.Before(pos) && !j.lost(x.at) && (x.req == nil || !x.req.tried) {
 			j.Fault("event %s comes after %d.%d, and %s was left out", histories.Short(id), after.Num, after.K, histories.Short(x.id))
@@ -478,14 +481,15 @@ func (j *judge) skips(s *streamTale, after, pos histories.Position, id string) {
 
 // answers judges the response to a request.
 func (j *judge) answers(r *request, id string, m message) {
+	again := m.Code == mcp.CodeCallLost && j.storedAgain(r)
 	for _, f := range r.finals {
-		if !j.lost(f.at) {
+		if !j.lost(f.at) && !again {
 			j.Fault("%s was answered twice, by %s and %s", r.name, histories.Short(f.id), histories.Short(id))
 		}
 	}
 	r.finals = append(r.finals, final{id, time.Now()})
 	j.Count("answers")
-	if !r.cancelled.IsZero() && !j.lost(r.cancelled) {
+	if !r.cancelled.IsZero() && !j.lost(r.cancelled) && !again {
 		j.Fault("%s was cancelled and is answered by %s", r.name, histories.Short(id))
 	}
 	switch {

@@ -22,6 +22,9 @@ func (j *judge) nothing(a *asking, id string) {
 			return
 		}
 	}
+	if slices.ContainsFunc(s.requests, j.storedAgain) {
+		return
+	}
 	for _, x := range s.events {
 		if pos.Before(x.pos) && !j.lost(x.at) && (x.req == nil || !x.req.tried) {
 			j.Fault("post %s came back with %s and was told that nothing follows; %s does", a.name, histories.Short(id), histories.Short(x.id))

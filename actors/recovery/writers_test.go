@@ -117,6 +117,16 @@ func (j *judge) doubtful(r *request) bool {
 	})
 }
 
+// storedAgain reports whether a process that ran a request was away for so long that the store may have forgotten the record of its stream, and that of who took
+// the stream over. When it is back it cannot know of that: it stores the stream again, and says that the call is lost.
+func (j *judge) storedAgain(r *request) bool {
+	return slices.ContainsFunc(r.runs, func(run *run) bool {
+		return slices.ContainsFunc(j.state(run.p).away, func(a absence) bool {
+			return a.until().After(run.began) && a.until().Sub(a.from.at) > j.w.plan.recordTTL()*3/4
+		})
+	})
+}
+
 // late reports whether what a process does now may be long overdue: others may have taken what it has.
 func (j *judge) late(p *process) bool {
 	return j.w.office != nil && j.couldBeGone(p, time.Now().Add(-slack), time.Now())
