@@ -171,6 +171,8 @@ const runs = {
       return stream
     }
     let stream = await listen(), ends = 0
+    const reasons = () => session.heard.filter((m) => m.method === 'notifications/cancelled').map((m) => m.params.reason)
+    const ended = [] // for each end: how long after the first token's, and what the server had said by then
     for (let n = 1, more = 20; more > 0; n++) {
       const before = updates()
       equal(before, n - 1, 'updates')
@@ -180,14 +182,14 @@ const runs = {
         equal(over.how, 'remote', 'how the stream ends')
         holds(over.at >= wire.ends, `the stream ends before ${wire.ends}, with its token`)
         ends++
+        ended.push({ after: over.at - wire.ends, reasons: reasons(), updates: updates() })
         stream = await listen()
         await later(500) // for what was on the way
         if (updates() === before) n--
       } else await later(200)
       if (ends > 0) more--
     }
-    const told = session.heard.filter((m) => m.method === 'notifications/cancelled').map((m) => m.params.reason)
-    equal(told, Array(ends).fill('token_expiry'), 'why streams end')
+    equal(reasons(), Array(ends).fill('token_expiry'), `why streams end: ${JSON.stringify(ended)}`)
     equal(await counted, `counted to ${all}`, 'the result of the call')
     equal(progress(session), numbered, 'progress')
     equal(wire.calls.filter((name) => name === 'count').length, 1, 'how often the call is sent')
