@@ -78,3 +78,43 @@ func TestALargeNotificationJustAfterDetach(t *testing.T) {
 		}
 	})
 }
+
+// noted notes in which order a request is answered and leaves the table.
+type noted struct {
+	delivery
+	table
+	order *[]string
+}
+
+func (n noted) answerRequest(a response) {
+	*n.order = append(*n.order, "answered")
+	n.delivery.answerRequest(a)
+}
+
+func (n noted) parkRequest(r *requestActor, id string) {
+	*n.order = append(*n.order, id+" is free")
+	n.table.parkRequest(r, id)
+}
+
+// TestIDIsFreeOnceItIsAnswered answers requests whose calls go on: the client may use their ids again as soon as it has the answers.
+func TestIDIsFreeOnceItIsAnswered(t *testing.T) {
+	for name, answer := range map[string]func(ctx context.Context, c *Call){
+		"a task":     func(_ context.Context, c *Call) { c.Detach([]byte(`,"result":{}}`), &beside{}) },
+		"a question": func(ctx context.Context, c *Call) { asks(ctx, c, "k") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+				var order []string
+				h.asker(func(ctx context.Context, c *Call) ([]byte, *mcp.Error) {
+					n := noted{c.r.way.delivery, c.r.way.table, &order}
+					c.r.way.delivery, c.r.way.table = n, n
+					answer(ctx, c)
+					return []byte(`{}`), nil
+				})
+				if h.call(h.Node, h.svc, ""); len(order) != 2 || order[0] != "1 is free" || order[1] != "answered" {
+					t.Errorf("%q", order)
+				}
+			})
+		})
+	}
+}

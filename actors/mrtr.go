@@ -406,10 +406,9 @@ func (r parkedRequest) parkForInput(m *needInput) {
 	}
 	r.used = true
 	r.call.noteEvent(CallEvent{Name: InputRequired})
-	id := string(r.id)
+	r.way.table.parkRequest(r.requestActor, string(r.id)) // the client may use the id again once it has the response
 	r.applyEvent(request.Ask, response{data: withID(r.id, m.answer), goesOn: true}, nil)
 	r.serveNobody()
-	r.way.table.parkRequest(r.requestActor, id)
 	r.settleOutcome(m.answer)
 	wait := r.svc.retryTime()
 	p.asked, p.until, p.wake = m.round, time.Now().Add(wait), m.wake
@@ -657,12 +656,11 @@ func (r parkedRequest) detachCall(m *detachment) {
 	}
 	r.used = true
 	lastingCall(r).sendHeldProgress()
-	id := string(r.id)
 	r.call.detached.Store(&m.to)
+	r.way.table.parkRequest(r.requestActor, string(r.id)) // the client may use the id again once it has the response
 	r.applyEvent(request.Result, response{data: withID(r.id, m.answer), goesOn: true}, nil)
 	r.concludeCall(m.answer)
 	r.serveNobody()
-	r.way.table.parkRequest(r.requestActor, id)
 	r.pool.statelessCalls.dropRequest(r.requestActor)
 	if r.from != nil {
 		r.pool.accounts.LeavePlace(r.from)
