@@ -366,6 +366,7 @@ func TestExportProcess(t *testing.T) {
 	killed := &speaker{revision: "2025-06-18", transport: "tcp", usual: usually(true, true)}
 	s := sit(t, p, killed.revision)
 	who := `deployment\.environment\.name=test .*service\.instance\.id=n1 service\.name=troupe service\.version=`
+	c.await(t, `^span initialize$`) // which may end after the next one
 	c.await(t, `^span notifications/initialized$`)
 	c.await(t, `^metric \{`+who+`.*mcp\.server\.operation\.duration$`)
 	c.await(t, `^log \{`+who+`.*\} request \{.*method=initialize .*outcome=ok .*trace [0-9a-f]{32}$`)
