@@ -270,13 +270,23 @@ func (s writerRecord) storeRecord(data, body []byte, stored storeCharge, err err
 
 // openRecord stores a record where there is none, and beside it the body, unless err says why the
 // record could not be made. It blocks: goroutines beside the actor's turn call it.
+//
+// A node that was cut off for longer than its lease may reach the store before it has a lease
+// again, and others take what it has begun by then. So nobody hears of the record before the lease
+// is certain.
 func (s writerRecord) openRecord(data, body []byte, err error) (rev uint64, _ error) {
 	if err != nil {
 		return 0, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.svc.Limits.StoreWait)
 	defer cancel()
-	return s.streams.store.OpenStream(ctx, s.path, data, body, s.svc.recordTTL())
+	if rev, err = s.streams.store.OpenStream(ctx, s.path, data, body, s.svc.recordTTL()); err != nil {
+		return 0, err
+	}
+	if !s.streams.awaitLease(s.svc.Limits.StoreWait) {
+		return 0, fmt.Errorf("actors: begin stream: lease not certain: %w", store.ErrUnavailable)
+	}
+	return rev, nil
 }
 
 // newRecord returns the record of a new stream as it is stored, and what is charged for it and its

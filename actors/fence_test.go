@@ -272,3 +272,38 @@ func TestTooMuchToRecall(t *testing.T) {
 		time.Sleep(20 * time.Minute)
 	})
 }
+
+// TestNothingBeginsWithoutALease has a call that came while the lease was certain begin its stream after it was over. Others take over what a
+// node without a lease has, so that its client hears nothing of it before the lease is certain again, or is refused.
+func TestNothingBeginsWithoutALease(t *testing.T) {
+	for name, back := range map[string]time.Duration{"the lease is back": 3 * time.Second, "it does not come back": time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+				store := &uncertain{memory: h.mem}
+				_ = h.Close(context.Background())
+				h.Node = NewNode(Config{Name: "m", Boot: "c", Store: store})
+				defer func() { _ = h.Close(context.Background()) }()
+				h.svc, h.handler.f = NewService("s", h.handler, Limits{}), ticks(time.Second)
+				session := h.begin("2025-11-25")
+				h.mem.before = func(op, _ string) error {
+					if op == "OpenStream" {
+						store.on.Store(true)
+						time.AfterFunc(back, func() { store.on.Store(false) })
+					}
+					return nil
+				}
+				c := &heldConn{}
+				go h.postOn(c, session, aCall)
+				time.Sleep(2 * time.Second)
+				if status, body := c.answer(); c.begun() || status != 0 {
+					t.Errorf("without a lease the client has %d %s, begun %v", status, body, c.begun())
+				}
+				time.Sleep(18 * time.Second)
+				status, body := c.answer()
+				if refused := strings.Contains(body, "temporarily unavailable"); refused != (back == time.Minute) || refused == (len(c.events()) > 0) {
+					t.Errorf("it is answered %d %s, with %d events", status, body, len(c.events()))
+				}
+			})
+		})
+	}
+}
