@@ -109,20 +109,17 @@ func (j *judge) over(r *run) (since moment, over bool) {
 
 // doubtful reports whether a process that ran a request was away alone for a lease: when it is back, the call ends as lost if its record has expired
 // meanwhile and others have taken streams of that process, though they may not have taken this one.
-func (j *judge) doubtful(r *request) bool {
-	return slices.ContainsFunc(r.runs, func(run *run) bool {
-		return slices.ContainsFunc(j.state(run.p).away, func(a absence) bool {
-			return a.until().After(run.began) && a.until().Sub(a.from.at) > lease
-		})
-	})
-}
+func (j *judge) doubtful(r *request) bool { return j.wasAway(r, lease) }
 
 // storedAgain reports whether a process that ran a request was away for so long that the store may have forgotten the record of its stream, and that of who took
 // the stream over. When it is back it cannot know of that: it stores the stream again, and says that the call is lost.
-func (j *judge) storedAgain(r *request) bool {
+func (j *judge) storedAgain(r *request) bool { return j.wasAway(r, j.w.plan.recordTTL()*3/4) }
+
+// wasAway reports whether a process that ran a request was away for longer than d, until after the run began.
+func (j *judge) wasAway(r *request, d time.Duration) bool {
 	return slices.ContainsFunc(r.runs, func(run *run) bool {
 		return slices.ContainsFunc(j.state(run.p).away, func(a absence) bool {
-			return a.until().After(run.began) && a.until().Sub(a.from.at) > j.w.plan.recordTTL()*3/4
+			return a.until().After(run.began) && a.until().Sub(a.from.at) > d
 		})
 	})
 }

@@ -352,8 +352,7 @@ func (x *exchange) answerAgain(round []*pending) (rest []*pending) {
 		x.mu.Lock()
 		a := x.given.answerOf(&p.Question)
 		if a != nil {
-			x.open[p.from](nil)
-			delete(x.open, p.from)
+			x.closeQuestion(p)
 		}
 		x.mu.Unlock()
 		if a == nil {
@@ -363,6 +362,12 @@ func (x *exchange) answerAgain(round []*pending) (rest []*pending) {
 		p.giveAnswer(a)
 	}
 	return rest
+}
+
+// closeQuestion takes a question that has its answer from those that are open. The caller holds mu.
+func (x *exchange) closeQuestion(p *pending) {
+	x.open[p.from](nil)
+	delete(x.open, p.from)
 }
 
 // giveAnswer gives the backend what the client has answered. A backend that has gone waits for nothing.
@@ -387,8 +392,7 @@ func (x *exchange) putQuestions(ctx context.Context, round []*pending) {
 	answers, err := x.Client.Ask(ctx, qs)
 	for i, p := range round {
 		x.mu.Lock()
-		x.open[p.from](nil)
-		delete(x.open, p.from)
+		x.closeQuestion(p)
 		left, over := x.left, x.over
 		kept := err != nil || x.given.add(&p.Question, answers[i])
 		x.mu.Unlock()
