@@ -259,3 +259,25 @@ func TestNewsArrive(t *testing.T) {
 		}
 	})
 }
+
+// TestNewsThatNobodyCouldTell has a node die that writes a session's standalone stream. Another one, which has the session, takes the stream over:
+// what happened meanwhile nobody has told the client, so that it is told again.
+func TestNewsThatNobodyCouldTell(t *testing.T) {
+	inFleet(t, 2, nil, func(t *testing.T, all []*member) {
+		a, b := all[0], all[1]
+		session := b.begin("2025-11-25")
+		first := a.get(session, "")
+		synctest.Wait()
+		b.post(session, ping)
+		var gaps []bool
+		b.handler.opened = func(_ *Peer, gap bool) { gaps = append(gaps, gap) }
+		a.kill()
+		first.Cut()
+		b.get(session, first.lastID())
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		if !slices.Equal(gaps, []bool{true}) {
+			t.Errorf("of the stream that was taken over it is told %v, want once that there is a gap", gaps)
+		}
+	})
+}

@@ -284,6 +284,9 @@ func (d *takeovers) startTakenOver(svc *Service, s *sessionActor, key StreamKey,
 	w.steps.Store(int64(len(log.Steps)))
 	w.stepBytes.Store(int64(log.Steps.Size()))
 	w.left.Store(time.Now().UnixNano())
+	if len(m.Rec.Calls) == 0 && !m.Writer.IsOf(d.boot) {
+		s.missed.Store(true) // nobody has told its client of what has happened since the writer was lost
+	}
 	d.cache.DropStream(w.path) // of an earlier time as its writer
 	d.k.Start(&w.Actor, KindStream, w.path, w)
 	part := time.Duration(4)
