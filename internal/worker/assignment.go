@@ -252,7 +252,7 @@ func (w *assignment) keepWork() {
 }
 
 // isFresh reports whether the work was kept so lately that nobody else has been given it.
-func (w *assignment) isFresh() bool { return time.Now().UnixNano()-w.kept.Load() < int64(4*keepEvery) }
+func (w *assignment) isFresh() bool { return time.Now().UnixNano()-w.kept.Load() < int64(silence) }
 
 // freePlace gives the place of work back, to work that waits for one.
 func (w *assignment) freePlace() {
@@ -268,13 +268,18 @@ var internalError = []byte(`{"code":-32603,"message":"internal error"}`)
 // for the answers.
 const holderWait = 10 * time.Second
 
+// silence is for how long a process that has written a task's record has certainly not been silent
+// for as long as the servers wait.
+const silence = 4 * keepEvery
+
 // remoteFate says fateBegins, fateWaitsRemote if the answers of a task are for a handler that waits
 // in another process, or the task runs in one that has not been given its work, as it ran before
 // there was a task, and fateRunsRemote if the task runs in another process that is not gone and was
 // given other work of it. A task that may not run again has nowhere else to go on: it is left to
 // its process until that is gone. One that may is left to it while nobody can tell, as after an
 // outage in which the process could not say that it has the work: it says so again before the work
-// comes once more.
+// comes once more. So is one that its process has begun a moment ago: servers that start again do
+// not know when work was given out that had been given out before, and give it out at once.
 func (w *assignment) remoteFate(r *task.Record) fate {
 	p, s := w.s.p, w.s
 	safe := s.Safe(r.Method, r.Name)
@@ -287,7 +292,7 @@ func (w *assignment) remoteFate(r *task.Record) fate {
 	case r.State == task.Running && (!safe || r.Work != 0 && r.Work != w.Seq()):
 		node, boot, is = r.Node, r.Boot, fateRunsRemote
 	case r.State == task.Running:
-		node, boot, is, kept = r.Node, r.Boot, fateRunsRemote, false
+		node, boot, is, kept = r.Node, r.Boot, fateRunsRemote, p.Store.Now().UnixMilli()-r.Updated < silence.Milliseconds()
 	case r.State != task.Queued || boot == "":
 		return fateBegins
 	case safe && p.Store.Now().UnixMilli()-r.Updated > holderWait.Milliseconds():

@@ -385,3 +385,57 @@ func TestHeardFromAnotherProcess(t *testing.T) {
 		})
 	}
 }
+
+// hasty is a process whose work the servers give out again after a second, as servers do that have started again.
+type hasty struct{ *fleet }
+
+type hastyQueue struct{ worker.Queue }
+
+func (m hasty) Work(ctx context.Context, server string) (worker.Queue, error) {
+	q, err := m.fleet.Work(ctx, server)
+	return hastyQueue{q}, err
+}
+
+func (q hastyQueue) Next(ctx context.Context) (worker.Work, error) {
+	w, err := q.Queue.Next(ctx)
+	if err != nil {
+		return nil, err
+	}
+	_ = w.Later(time.Second)
+	return muteWork{w}, nil
+}
+
+// TestWorkThatComesAgainEarly: work comes again that was given out a moment ago. The process which has it cannot have been silent for so long that
+// another run may begin.
+func TestWorkThatComesAgainEarly(t *testing.T) {
+	t.Parallel()
+	bubble(t, 8, func(t *testing.T, h *house) {
+		h.close()
+		h.safe.Store(true)
+		h.handle(func(ctx context.Context, _ *worker.Attempt) worker.Result {
+			select {
+			case <-time.After(3 * time.Second):
+			case <-ctx.Done():
+			}
+			return done(`{}`)
+		})
+		f := &fleet{Store: nodestore.NewTasks(h.node)}
+		first := worker.NewPool(worker.Config{Store: hasty{f}, Node: "a", Boot: "a", Running: 8, Shared: true})
+		first.Mount(h.service())
+		h.Pool = first
+		var keys []worker.Key
+		for range 8 {
+			keys = append(keys, h.create(`{}`))
+		}
+		time.Sleep(500 * time.Millisecond)
+		h.Pool = h.join(f, "b")
+		for _, key := range keys {
+			if r := h.ended(key); r.Outcome.Kind != task.Done || len(r.Runs) != 1 {
+				t.Errorf("it ended as %s: %+v", r.Outcome.Kind, r.Runs)
+			}
+		}
+		if err := first.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+}
