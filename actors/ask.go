@@ -119,8 +119,13 @@ func (q *answers) routeAnswer(svc *Service, s *sessionActor, m *codec.Message) (
 		}
 		return nil, !ours, err
 	}
+	lost := false
 	for given := (takeover.Writer{}); ; {
 		w, _, err := q.takeovers.findWriter(ctx, svc, s, key, given)
+		if errors.Is(err, store.ErrFenced) && !lost { // another node has just taken the stream over, perhaps for the same answer
+			lost = true
+			continue
+		}
 		remote, ok := errors.AsType[errRemoteWriter](err)
 		if !ok {
 			forwarded, err = q.routeToAsker(ctx, s, key, m, err)
