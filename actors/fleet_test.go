@@ -596,3 +596,47 @@ func TestCancelOfACallBetweenNodes(t *testing.T) {
 		})
 	}
 }
+
+// TestAnAnswerToTwoNodesAtOnce has a client send an answer twice, to two nodes, after the node that asked has died. Both want to take the stream over: the
+// one that does not get it passes the answer on.
+func TestAnAnswerToTwoNodesAtOnce(t *testing.T) {
+	inFleet(t, 3, nil, func(t *testing.T, all []*member) {
+		session, question, _ := asksOnce(&all[0].held)
+		all[0].kill()
+		time.Sleep(30 * time.Second)
+		var conns []*heldConn
+		for _, m := range all[1:] {
+			m.store.slow.Store(int64(time.Second)) // both have read the record before one replaces it
+			c := &heldConn{}
+			go m.postOn(c, session, answerTo(question, "yes"))
+			conns = append(conns, c)
+		}
+		time.Sleep(10 * time.Second)
+		for i, c := range conns {
+			if status, body := c.answer(); status != 202 {
+				t.Errorf("node %s says %d %s to the answer, want 202", all[i+1].name, status, body)
+			}
+		}
+	})
+}
+
+// TestResumeOfASessionThatEndedElsewhere has a client come back to a node that could not hear that its session has ended.
+func TestResumeOfASessionThatEndedElsewhere(t *testing.T) {
+	inFleet(t, 2, nil, func(t *testing.T, all []*member) {
+		a, b := all[0], all[1]
+		session, first, more := b.brokenStream()
+		defer close(more)
+		a.post(session, ping)
+		a.box.Cut(true)
+		b.Delete(b.svc, b.input(session, "192.0.2.1", &heldConn{}))
+		time.Sleep(10 * time.Second)
+		// The node has removed the stream, unless its end was stored just before that.
+		_ = b.mem.EndStream(t.Context(), StreamKey{b.sessionOf(session), streamOf(first.lastID())}.streamPath())
+		back := a.get(session, first.lastID())
+		time.Sleep(10 * time.Second)
+		if status, body := back.answer(); status != 404 {
+			t.Errorf("it is answered %d %s, want 404", status, body)
+		}
+		a.box.Cut(false)
+	})
+}

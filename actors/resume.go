@@ -58,6 +58,18 @@ func (r *replay) followAgain() {
 	r.beginFollow()
 }
 
+// endedElsewhere reports whether a session has ended on another node, and its streams with it,
+// while this one could not hear of that.
+func (d *resumes) endedElsewhere(svc *Service, key SessionKey) bool {
+	if d.fleet.mail == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(d.base, svc.Limits.StoreWait)
+	defer cancel()
+	_, _, err := d.sessions.readRecord(ctx, key)
+	return errors.Is(err, store.ErrNotFound)
+}
+
 // beginFollow runs followStream beside its caller if that is wanted, unless it runs.
 func (r *replay) beginFollow() {
 	if r.more.Load() && r.busy.CompareAndSwap(false, true) {
@@ -111,6 +123,10 @@ func (r *replay) followStream() {
 		case r.att != nil && r.att.IsOver(): // the client is gone, or has all
 			return
 		case errors.Is(err, errBadEvent) && r.opened == held && r.att == nil:
+			if n.endedElsewhere(h.svc, s.key) {
+				unknownSession(h, nil)
+				return
+			}
 			h.refuseEventID()
 			return
 		case errors.As(err, &no) && r.opened == held && r.att == nil:
