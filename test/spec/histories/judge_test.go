@@ -45,6 +45,7 @@ type request struct {
 	twice     bool // the client sent a retry twice
 	forgotten bool // the client cannot ask for its response, and that is right
 	runs      []*run
+	via       []*process // to which rounds of it went
 	finals    []time.Time
 	emitted   int
 	seen      map[string]bool // messages that the client of a session has got
@@ -225,11 +226,21 @@ func (j *judge) failed(r *run, cause error) {
 	}
 }
 
-// forsaken reports whether a run has ended because its client lost the process.
+// forsaken reports whether a run has ended because its client lost a process: the one that ran it, or one that passed a round on to that.
 func (j *judge) forsaken(r *run) bool {
 	kind := j.kind(r.request)
-	return r.cause != nil && kind != "session" && j.state(r.p).lone.After(r.began) &&
+	left := slices.ContainsFunc(append(r.request.via, r.p), func(p *process) bool { return j.state(p).lone.After(r.began) })
+	return r.cause != nil && kind != "session" && left &&
 		(strings.Contains(r.cause.Error(), "the connection was closed") || kind == "sse" && strings.Contains(r.cause.Error(), "the session has ended"))
+}
+
+// goes notes that a round of a stateless call is about to go to a process.
+func (j *judge) goes(name string, round int, p *process) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.Note("%s, round %d, goes to %s", name, round, p.name)
+	r := j.requests[name]
+	r.via = append(r.via, p)
 }
 
 // emits notes what a handler is about to send.

@@ -124,7 +124,7 @@ func (cl *client) trip(request string, po *post, now round, breaks int) string {
 	if p == nil {
 		return "refused"
 	}
-	j.Note("%s, round %d, goes to %s", request, now.n, p.name)
+	j.goes(request, now.n, p)
 	c := cl.state(p, request, "tools/call", po.tool(), capabilities, fmt.Sprintf(`"name":%q,"arguments":{"request":%q}%s`, po.tool(), request, now.extra))
 	if j.served(c, request); c.refused() {
 		return "refused"

@@ -96,7 +96,13 @@ func (cl *client) connects(all *sync.WaitGroup) {
 			}
 			all.Go(func() {
 				if cl.Pause(time.Duration(st.After)) {
-					cl.gives(tells, m.ID, m.Question)
+					cl.gives(func(body string) int {
+						status := tells(body)
+						if status == 404 { // the connection may live on at a node that the others take for gone
+							c.breaks()
+						}
+						return status
+					}, m.ID, m.Question)
 				}
 			})
 		case m.What != "":
