@@ -58,6 +58,7 @@ type place struct {
 	name    string
 	cur     *process // the process that clients reach, nil if there is none
 	pending int      // starts that are still due
+	starts  bool     // a start is under way, for as long as there is no server
 }
 
 // happen runs a history.
@@ -348,10 +349,16 @@ func (w *world) restart(rest time.Duration, of ...*place) {
 	for _, pl := range of {
 		w.mu.Lock()
 		pl.pending--
-		last := pl.pending == 0
+		mine := pl.pending == 0 && !pl.starts // otherwise a later fault starts it, or an earlier one does
+		if mine {
+			pl.starts = true
+		}
 		w.mu.Unlock()
-		if last { // otherwise a later fault starts it
+		if mine {
 			w.start(pl)
+			w.mu.Lock()
+			pl.starts = false
+			w.mu.Unlock()
 		}
 	}
 }
