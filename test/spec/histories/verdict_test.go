@@ -161,11 +161,36 @@ func (j *judge) over(r *run) bool {
 		return true
 	}
 	for _, x := range j.troubles {
-		if !x.soft && x.p == r.p && x.until().After(r.began) && x.until().Sub(x.from) > lease-2*time.Second {
+		if x.soft || x.p != r.p {
+			continue
+		}
+		if from, to := j.silence(x); to.After(r.began) && to.Sub(from) > lease-2*time.Second {
 			return true
 		}
 	}
 	return false
+}
+
+// silence is for how long the store may not have heard of a process that was away, with the outages just before and after that: it takes up to two seconds to
+// reach the store again.
+func (j *judge) silence(x *trouble) (from, to time.Time) {
+	const reconnect = 2 * time.Second
+	from, to = x.from, x.until()
+	for again := true; again; {
+		again = false
+		for _, y := range j.troubles {
+			if y.soft || y.p != nil && y.p != x.p || y.from.After(to.Add(reconnect)) || y.until().Before(from.Add(-reconnect)) {
+				continue
+			}
+			if y.from.Before(from) {
+				from, again = y.from, true
+			}
+			if end := y.until(); end.After(to) {
+				to, again = end, true
+			}
+		}
+	}
+	return from, to
 }
 
 // over0 reports whether any run of a request may count no longer.
