@@ -218,7 +218,7 @@ func (j *judge) failed(r *run, cause error) {
 	if j.kind(r.request) == "modern" && slices.ContainsFunc(r.request.runs, func(x *run) bool { return x != r && x.cause == nil }) {
 		return // its client went on with another run, to which it had sent the same answers
 	}
-	if j.forsaken(r) {
+	if j.forsaken(r) || j.storedAgain(r.request) {
 		return
 	}
 	if !j.over(r) && !r.request.tried && !r.request.cut && !r.request.forgotten && !j.waitsInVain(r.request) {
@@ -461,7 +461,7 @@ func (j *judge) answered(r *request, by string, m message) {
 // callLost judges an error that says that a call's outcome is unknown.
 func (j *judge) callLost(r *request) {
 	for _, x := range r.runs {
-		if !j.over(x) && !j.forsaken(x) && !r.cut { // what has become of one whose client lost the process, another cannot know
+		if !j.over(x) && !j.forsaken(x) && !j.storedAgain(r) && !r.cut { // what has become of one whose client lost the process, another cannot know
 			j.Fault("%s is said to be lost, and %s, which runs it, was not", r.name, x.p.name)
 			return
 		}

@@ -2,6 +2,7 @@ package histories
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/troupe-run/troupe/test/histories"
@@ -191,6 +192,20 @@ func (j *judge) silence(x *trouble) (from, to time.Time) {
 		}
 	}
 	return from, to
+}
+
+// storedAgain reports whether a process that ran a request was away for so long that the store may have forgotten the record of its stream, and that of who took
+// the stream over. When it is back it cannot know of that: it stores the stream again, and says that the call is lost.
+func (j *judge) storedAgain(r *request) bool {
+	return slices.ContainsFunc(r.runs, func(run *run) bool {
+		return slices.ContainsFunc(j.troubles, func(x *trouble) bool {
+			if x.soft || x.p != run.p {
+				return false
+			}
+			from, to := j.silence(x)
+			return to.After(run.began) && to.Sub(from) > time.Duration(j.w.plan.Replay) // records live for a third more
+		})
+	})
 }
 
 // over0 reports whether any run of a request may count no longer.
