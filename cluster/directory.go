@@ -179,8 +179,7 @@ func (d *directory) takeLock() error {
 		return fmt.Errorf("cluster: data directory: %w", err)
 	}
 	held, err := tryLock(f)
-	// A process that was killed may have been about to start a program, which has the lock until it runs.
-	for late := time.Now().Add(launchTime); err == nil && !held && isGone(holderIn(f)) && time.Now().Before(late); {
+	for began := time.Now(); err == nil && !held && time.Since(began) < lockPatience(holderIn(f)); {
 		time.Sleep(launchPoll)
 		held, err = tryLock(f)
 	}
@@ -201,8 +200,18 @@ func (d *directory) takeLock() error {
 
 const (
 	launchTime = 10 * time.Second // how long a process may take from its start to its program
+	deathTime  = 2 * time.Second  // how long a process may take from SIGKILL to its end
 	launchPoll = 10 * time.Millisecond
 )
+
+// lockPatience returns how long to wait for the lock that holder has written itself into. One that has ended may have been
+// about to start a program, which has the lock until it runs; one that is there may have been killed a moment ago.
+func lockPatience(holder int) time.Duration {
+	if isGone(holder) {
+		return launchTime
+	}
+	return deathTime
+}
 
 // holderIn returns the process that has written itself into the file of the lock, 0 for none.
 func holderIn(f *os.File) int {

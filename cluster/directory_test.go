@@ -168,26 +168,36 @@ func TestDamagedStreamIsNotReplaced(t *testing.T) {
 	}
 }
 
-// TestLockOfOneThatWasKilled waits for the lock that a killed process has left to a program that it was about to start, and no longer than that may take.
+// TestLockOfOneThatWasKilled waits for the lock of a process that was killed a moment ago, or that has left it to a program that
+// it was about to start, and no longer than either may take.
 func TestLockOfOneThatWasKilled(t *testing.T) {
 	t.Parallel()
-	for name, after := range map[string]time.Duration{"until it is free": 2 * time.Second, "in vain": 0} {
+	nobody := 1 << 30 // more than there are
+	for name, test := range map[string]struct {
+		holder     int
+		free, most time.Duration
+	}{
+		"gone, until it is free": {holder: nobody, free: 2 * time.Second, most: launchTime},
+		"gone, in vain":          {holder: nobody, most: launchTime},
+		"there, until it ends":   {holder: os.Getpid(), free: time.Second, most: deathTime},
+		"there, in vain":         {holder: os.Getpid(), most: deathTime},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			was := must[*directory](t)(openDirectory(dir, "", 1, nil))
-			if err := was.writePid("1073741824\n"); err != nil { // more than there are
+			if err := was.writePid(strconv.Itoa(test.holder) + "\n"); err != nil {
 				t.Fatal(err)
 			}
 			bubble.Test(t, func(t *testing.T) {
-				if began := time.Now(); after > 0 {
-					time.AfterFunc(after, func() { unlockFile(was.lock) })
+				if began := time.Now(); test.free > 0 {
+					time.AfterFunc(test.free, func() { unlockFile(was.lock) })
 					d := must[*directory](t)(openDirectory(dir, "", 1, nil))
-					if waited := time.Since(began); waited < after || d.id.Node != was.id.Node {
+					if waited := time.Since(began); waited < test.free || waited >= test.most || d.id.Node != was.id.Node {
 						t.Errorf("it has the lock of %s after %v", d.id.Node, waited)
 					}
 					_ = d.close()
-				} else if _, err := openDirectory(dir, "", 1, nil); !errors.Is(err, ErrLocked) || time.Since(began) < launchTime {
+				} else if _, err := openDirectory(dir, "", 1, nil); !errors.Is(err, ErrLocked) || time.Since(began) != test.most {
 					t.Errorf("after %v: %v", time.Since(began), err)
 				}
 			})
