@@ -188,9 +188,15 @@ func TestAQueueThatIsAway(t *testing.T) {
 }
 
 // mute is a process whose servers do not hear that it keeps its work.
-type mute struct{ *fleet }
+type mute struct {
+	*fleet
+	again time.Duration // if not 0, the servers give its work out again after that, as those do that have started again
+}
 
-type muteQueue struct{ worker.Queue }
+type muteQueue struct {
+	worker.Queue
+	again time.Duration
+}
 
 type muteWork struct{ worker.Work }
 
@@ -198,7 +204,7 @@ func (muteWork) Keep() error { return nil }
 
 func (m mute) Work(ctx context.Context, server string) (worker.Queue, error) {
 	q, err := m.fleet.Work(ctx, server)
-	return muteQueue{q}, err
+	return muteQueue{q, m.again}, err
 }
 
 func (q muteQueue) Next(ctx context.Context) (worker.Work, error) {
@@ -206,7 +212,30 @@ func (q muteQueue) Next(ctx context.Context) (worker.Work, error) {
 	if err != nil {
 		return nil, err
 	}
+	if q.again > 0 {
+		_ = w.Later(q.again)
+	}
 	return muteWork{w}, nil
+}
+
+// beginMute begins eight tasks that take a while, in a process whose servers do not hear that it keeps its work.
+func (h *house) beginMute(safe bool, takes, again time.Duration) (f *fleet, first *worker.Pool, keys []worker.Key) {
+	h.close()
+	h.safe.Store(safe)
+	h.handle(func(ctx context.Context, _ *worker.Attempt) worker.Result {
+		select {
+		case <-time.After(takes):
+		case <-ctx.Done():
+		}
+		return done(`{}`)
+	})
+	f = &fleet{Store: nodestore.NewTasks(h.node)}
+	h.Pool = worker.NewPool(worker.Config{Store: mute{f, again}, Node: "a", Boot: "a", Running: 8, Shared: true})
+	h.Mount(h.service())
+	for range 8 {
+		keys = append(keys, h.create(`{}`))
+	}
+	return f, h.Pool, keys
 }
 
 // TestAnOutageEndsNoTask: while the servers are away, nobody's work is kept, and leases expire. A task that may not run again is left to its
@@ -215,23 +244,7 @@ func TestAnOutageEndsNoTask(t *testing.T) {
 	t.Parallel()
 	for _, dead := range []bool{false, true} {
 		bubble(t, 8, func(t *testing.T, h *house) {
-			h.close()
-			h.safe.Store(false)
-			h.handle(func(ctx context.Context, _ *worker.Attempt) worker.Result {
-				select {
-				case <-time.After(40 * time.Second):
-				case <-ctx.Done():
-				}
-				return done(`{}`)
-			})
-			f := &fleet{Store: nodestore.NewTasks(h.node)}
-			first := worker.NewPool(worker.Config{Store: mute{f}, Node: "a", Boot: "a", Running: 8, Shared: true})
-			first.Mount(h.service())
-			h.Pool = first
-			var keys []worker.Key
-			for range 8 {
-				keys = append(keys, h.create(`{}`))
-			}
+			f, first, keys := h.beginMute(false, 40*time.Second, 0)
 			time.Sleep(time.Second)
 			h.Pool = h.join(f, "b")
 			f.dead.Store("a", false)
@@ -275,7 +288,7 @@ func TestOutcomeThatIsStoredLate(t *testing.T) {
 				}
 				return stored.Update(ctx, key, data, rev, ttl)
 			}}
-			h.Pool = worker.NewPool(worker.Config{Store: mute{&fleet{Store: away}}, Node: "a", Boot: "a", Running: 8, Shared: true})
+			h.Pool = worker.NewPool(worker.Config{Store: mute{fleet: &fleet{Store: away}}, Node: "a", Boot: "a", Running: 8, Shared: true})
 			h.Mount(h.service())
 			if r := h.ended(h.create(`{}`)); r.Outcome.Kind != task.Done || len(r.Runs) != 1 {
 				t.Errorf("safe %v: it ended as %s: %+v", safe, r.Outcome.Kind, r.Runs)
@@ -386,47 +399,12 @@ func TestHeardFromAnotherProcess(t *testing.T) {
 	}
 }
 
-// hasty is a process whose work the servers give out again after a second, as servers do that have started again.
-type hasty struct{ *fleet }
-
-type hastyQueue struct{ worker.Queue }
-
-func (m hasty) Work(ctx context.Context, server string) (worker.Queue, error) {
-	q, err := m.fleet.Work(ctx, server)
-	return hastyQueue{q}, err
-}
-
-func (q hastyQueue) Next(ctx context.Context) (worker.Work, error) {
-	w, err := q.Queue.Next(ctx)
-	if err != nil {
-		return nil, err
-	}
-	_ = w.Later(time.Second)
-	return muteWork{w}, nil
-}
-
 // TestWorkThatComesAgainEarly: work comes again that was given out a moment ago. The process which has it cannot have been silent for so long that
 // another run may begin.
 func TestWorkThatComesAgainEarly(t *testing.T) {
 	t.Parallel()
 	bubble(t, 8, func(t *testing.T, h *house) {
-		h.close()
-		h.safe.Store(true)
-		h.handle(func(ctx context.Context, _ *worker.Attempt) worker.Result {
-			select {
-			case <-time.After(3 * time.Second):
-			case <-ctx.Done():
-			}
-			return done(`{}`)
-		})
-		f := &fleet{Store: nodestore.NewTasks(h.node)}
-		first := worker.NewPool(worker.Config{Store: hasty{f}, Node: "a", Boot: "a", Running: 8, Shared: true})
-		first.Mount(h.service())
-		h.Pool = first
-		var keys []worker.Key
-		for range 8 {
-			keys = append(keys, h.create(`{}`))
-		}
+		f, first, keys := h.beginMute(true, 3*time.Second, time.Second)
 		time.Sleep(500 * time.Millisecond)
 		h.Pool = h.join(f, "b")
 		for _, key := range keys {

@@ -161,15 +161,18 @@ func (j *judge) over(r *run) bool {
 	if !s.ended.IsZero() || !s.left.IsZero() || j.lost(r.began) {
 		return true
 	}
-	for _, x := range j.troubles {
+	return j.wasSilent(r, lease-2*time.Second)
+}
+
+// wasSilent reports whether the process of a run was away since it began, for longer than d in all.
+func (j *judge) wasSilent(r *run, d time.Duration) bool {
+	return slices.ContainsFunc(j.troubles, func(x *trouble) bool {
 		if x.soft || x.p != r.p {
-			continue
+			return false
 		}
-		if from, to := j.silence(x); to.After(r.began) && to.Sub(from) > lease-2*time.Second {
-			return true
-		}
-	}
-	return false
+		from, to := j.silence(x)
+		return to.After(r.began) && to.Sub(from) > d
+	})
 }
 
 // silence is for how long the store may not have heard of a process that was away, with the outages just before and after that: it takes up to two seconds to
@@ -198,13 +201,7 @@ func (j *judge) silence(x *trouble) (from, to time.Time) {
 // the stream over. When it is back it cannot know of that: it stores the stream again, and says that the call is lost.
 func (j *judge) storedAgain(r *request) bool {
 	return slices.ContainsFunc(r.runs, func(run *run) bool {
-		return slices.ContainsFunc(j.troubles, func(x *trouble) bool {
-			if x.soft || x.p != run.p {
-				return false
-			}
-			from, to := j.silence(x)
-			return to.After(run.began) && to.Sub(from) > time.Duration(j.w.plan.Replay) // records live for a third more
-		})
+		return j.wasSilent(run, time.Duration(j.w.plan.Replay)) // records live for a third more
 	})
 }
 
