@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -212,6 +213,97 @@ func TestDeliveredOfAnySize(t *testing.T) {
 					t.Errorf("node %s still counts %d bytes, and waits for %d letters", m.name, n, m.relays.inbound.Len())
 				}
 			}
+		})
+	}
+}
+
+// TestAMessageThatIsSentAgain: a node that writes the stream of a session stores a message of another one, and is gone before it says so. The
+// message is sent again to whoever has the stream then, and is in it once. If the log may have forgotten it by then, what became of it is unknown.
+func TestAMessageThatIsSentAgain(t *testing.T) {
+	for name, test := range map[string]struct {
+		elsewhere bool // a third node has the stream
+		lost      bool // it did not come the first time
+		more      int  // messages that follow it; four are kept
+		late      bool // events can be replayed for less time than it takes
+		said      string
+	}{
+		"to itself":              {false, false, 0, false, `"result"`},
+		"to itself, one of some": {false, false, 2, false, `"result"`},
+		"to itself, forgotten":   {false, false, 6, false, store.ErrUnavailable.Error()},
+		"to itself, not stored":  {false, true, 0, false, `"result"`},
+		"to itself, late":        {false, true, 0, true, store.ErrUnavailable.Error()},
+		"to a third, late":       {true, true, 0, true, store.ErrUnavailable.Error()},
+		"to a third":             {true, false, 0, false, `"result"`},
+		"to a third, of some":    {true, false, 2, false, `"result"`},
+		"to a third, forgotten":  {true, false, 6, false, store.ErrUnavailable.Error()},
+		"to a third, not stored": {true, true, 0, false, `"result"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var first atomic.Bool // the next message is sent for the first time
+			fate := func(kind string) sim.Fate {
+				f := sim.Fate{There: time.Millisecond, Back: time.Millisecond}
+				if kind == exchangeLetter && first.Swap(false) {
+					f.Back, f.Lost = time.Minute, test.lost
+				}
+				return f
+			}
+			inFleet(t, 3, fate, func(t *testing.T, all []*member) {
+				a, b, c := all[0], all[1], all[2]
+				limits := Limits{Stream: stream.Limits{Appends: 4}}
+				if test.late {
+					limits.ReplayAge = 3 * time.Second
+				}
+				for _, m := range all {
+					m.svc = NewService("s", safeHandler{m.handler}, limits)
+				}
+				tells := func(n int) func(context.Context, *Call) ([]byte, *mcp.Error) {
+					return func(ctx context.Context, c *Call) ([]byte, *mcp.Error) {
+						if err := c.Peer().Notify(ctx, "n", fmt.Appendf(nil, `{"n":%d}`, n)); err != nil {
+							return nil, &mcp.Error{Code: 1, Message: err.Error()}
+						}
+						return []byte(`{}`), nil
+					}
+				}
+				session := b.begin("2025-11-25")
+				listening, told := b.get(session, ""), 1
+				more := func(n int) {
+					for range n {
+						told++
+						b.handler.f = tells(told)
+						b.postOn(&heldConn{}, session, message(strconv.Itoa(told), "x"))
+					}
+				}
+				synctest.Wait()
+				more(6) // more than are kept
+				synctest.Wait()
+				first.Store(true)
+				a.handler.f = tells(1)
+				call := &heldConn{}
+				go a.postOn(call, session, message("1", "x"))
+				time.Sleep(time.Second)
+				if got := listening.events(); strings.Contains(strings.Join(got, ""), `{"n":1}`) == test.lost {
+					t.Fatalf("the client has %q", got)
+				}
+				more(test.more)
+				synctest.Wait()
+				if err := b.Close(t.Context()); err != nil { // its record of the stream covers all of that
+					t.Error(err)
+				}
+				b.kill()
+				if test.elsewhere {
+					if got := c.get(session, listening.lastID()); got.over {
+						t.Errorf("it does not go on elsewhere: %q", got.events())
+					}
+					synctest.Wait()
+				}
+				time.Sleep(2 * time.Minute)
+				if got := append(call.events(), call.body); !strings.Contains(strings.Join(got, ""), test.said) {
+					t.Errorf("its sender hears %.200q, want %s", got, test.said)
+				}
+				if n := strings.Count(a.mem.logged(), `{"n":1}`); n > 1 || n == 0 && strings.Contains(test.said, "result") {
+					t.Errorf("the message was stored %d times", n)
+				}
+			})
 		})
 	}
 }

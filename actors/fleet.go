@@ -436,7 +436,7 @@ const maxPushed = 4096
 // and name, or that they have forwarded from the clients of these, by session and content. A message
 // to a session goes to the node that writes its standalone stream. Its sender asks again until that
 // node has stored it, or is gone and has been replaced: so each message has a name, by which its
-// writer, and the next one, know it.
+// writer knows it, and this one, if it has forgotten it, or the next one finds it in the log.
 type pushes struct {
 	life time.Duration // after which a message is another one though its name is the same; 0: never
 

@@ -128,8 +128,8 @@ func (w *remoteWriter) askNode(ctx context.Context, kind string, v short) ([]byt
 
 // pushEntry has the writer store an entry. After ErrUnavailable it may be stored; the same entry
 // may be pushed again.
-func (w *remoteWriter) pushEntry(ctx context.Context, s payer, e *stream.Entry) error {
-	return w.readings.fleet.deliverLetter(ctx, w.key.Session, s, w.nodeAddress(), letterPush, pushLetter{w.key, e.Kind, e.Meta, e.Data})
+func (w *remoteWriter) pushEntry(ctx context.Context, s payer, p pushLetter) error {
+	return w.readings.fleet.deliverLetter(ctx, w.key.Session, s, w.nodeAddress(), letterPush, p)
 }
 
 // reading is a connection here whose stream another node writes.
@@ -727,9 +727,18 @@ func (d *remoteReaders) storePush(m *pushLetter, tell func(status byte)) {
 	case !here || w.Stopped():
 		tell(notHere)
 		return
-	case w.pushed[string(m.Meta)]:
-		tell(done)
-		return
+	case m.Age > 0:
+		if known, err := d.knowsMessage(w, m); known || err != nil {
+			switch {
+			case known:
+				tell(done)
+			case errors.Is(err, errNotHere):
+				tell(notHere)
+			default:
+				tell(tryAgain)
+			}
+			return
+		}
 	}
 	push := &pushEntries{entries: []stream.Entry{{Kind: m.Kind, Meta: m.Meta, Data: m.Data, Acked: func(err error) {
 		switch {
@@ -746,6 +755,21 @@ func (d *remoteReaders) storePush(m *pushLetter, tell func(status byte)) {
 	}
 }
 
+// knowsMessage reports whether a message that is sent again was stored before.
+func (d *remoteReaders) knowsMessage(w *streamActor, m *pushLetter) (bool, error) {
+	ctx, cancel := context.WithTimeout(d.base, pushWait)
+	defer cancel()
+	sent := time.Now().Add(-m.Age)
+	s, err := d.sessions.loadSession(serviceOf(w.svc), m.Stream.Session, nil) // it pays
+	if errors.Is(err, store.ErrNotFound) || errors.Is(err, ErrUnmounted) {
+		return false, errNotHere
+	}
+	if err != nil {
+		return false, err
+	}
+	return d.sessions.writers.hasMessage(ctx, s, m.Stream.ID, m.Meta, sent, m.After)
+}
+
 // letterPush stores an entry on a stream.
 const letterPush = "stream.push"
 
@@ -755,4 +779,6 @@ type pushLetter struct {
 	Kind   stream.Kind
 	Meta   []byte // its name
 	Data   json.RawMessage
+	Age    time.Duration // since it was first sent, 0 for the first time
+	After  uint64        // append of which the stream's record told then
 }

@@ -70,6 +70,9 @@ type entryWriter interface {
 	// entry was not stored, unless the error is the cause of ctx or ErrUnavailable: then the
 	// outcome is unknown. It fails with ErrNoStream if the stream does not exist or has ended.
 	sendOn(ctx context.Context, s *sessionActor, id string, e stream.Entry) error
+	// hasMessage reports whether the stream id of s has the message that is called name, which was first sent at a time when the
+	// stream's record told of append after. After an error, which is always ErrUnavailable, that is unknown.
+	hasMessage(ctx context.Context, s *sessionActor, id string, name []byte, sent time.Time, after uint64) (bool, error)
 }
 
 // sessionReads bounds the requests that read their session from the store at the same time;

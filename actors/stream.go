@@ -48,10 +48,6 @@ type streamActor struct {
 	// never changes.
 	order uint64
 
-	// pushed are the messages to the session that an earlier writer stored, by their meta. It never
-	// changes.
-	pushed map[string]bool
-
 	// The rest belongs to the actor's turn.
 
 	m    *stream.Machine

@@ -161,14 +161,19 @@ func (d *takeovers) countRerun(tenant string) *quota.Account {
 func (d *takeovers) sendOn(ctx context.Context, s *sessionActor, id string, e stream.Entry) error {
 	var given takeover.Writer
 	var asked time.Time // another node, for the first time
+	var after uint64    // append of which that one's record told then
 	for began := time.Now(); ; {
-		st, _, err := d.findWriter(ctx, s.svc, s, StreamKey{s.key, id}, given)
+		st, rec, err := d.findWriter(ctx, s.svc, s, StreamKey{s.key, id}, given)
 		switch remote, ok := errors.AsType[errRemoteWriter](err); {
 		case ok:
+			p := pushLetter{Stream: remote.key, Kind: e.Kind, Data: e.Data, After: after}
 			if asked.IsZero() {
-				asked, e.Meta = time.Now(), d.pushes.nameMessage(d.boot, e.Meta)
+				asked, after, e.Meta = time.Now(), rec.Tail, d.pushes.nameMessage(d.boot, e.Meta)
+			} else {
+				p.Age = max(1, time.Since(asked))
 			}
-			err = remote.pushEntry(ctx, s, &e)
+			p.Meta = e.Meta
+			err = remote.pushEntry(ctx, s, p)
 			switch {
 			case errors.Is(err, errNotHere):
 				given = remote.Writer
@@ -184,8 +189,10 @@ func (d *takeovers) sendOn(ctx context.Context, s *sessionActor, id string, e st
 		case err != nil:
 			return err
 		}
-		if !asked.IsZero() && st.pushed[string(e.Meta)] {
-			return nil // the writer before this one has stored it
+		if !asked.IsZero() {
+			if known, err := d.hasMessage(ctx, s, id, e.Meta, asked, after); known || err != nil {
+				return err
+			}
 		}
 		stored := make(chan error, 1)
 		e.Acked = func(err error) { stored <- err }
@@ -199,6 +206,24 @@ func (d *takeovers) sendOn(ctx context.Context, s *sessionActor, id string, e st
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// hasMessage reports whether the stream id of s has the message that is called name, which was first sent at a time when the stream's record
+// told of append after. After an error, which is always ErrUnavailable, that is unknown: the log could not be read, or has no longer all
+// that has come since. s pays for what is read.
+func (d *takeovers) hasMessage(ctx context.Context, s *sessionActor, id string, name []byte, sent time.Time, after uint64) (bool, error) {
+	log := takeover.NewLog(&record.Stream{Version: record.Version, Tail: after})
+	log.Names = make(map[string]bool)
+	err := d.readLogOn(ctx, s, StreamKey{s.key, id}, log)
+	switch {
+	case err != nil:
+		return false, fmt.Errorf("actors: look for a message that is sent again: %w: %w", store.ErrUnavailable, err)
+	case log.Names[string(name)]:
+		return true, nil
+	case log.Unknown || time.Since(sent) > s.svc.Limits.ReplayAge: // nobody sees that the last appends have expired
+		return false, fmt.Errorf("actors: the log may have forgotten a message that is sent again: %w", store.ErrUnavailable)
+	}
+	return false, nil
 }
 
 // endIfSessionEnded ends the stream w, which has just been entered in the directory, if its session
@@ -280,7 +305,7 @@ func (d *takeovers) startTakenOver(svc *Service, s *sessionActor, key StreamKey,
 	d.taken.Add(1)
 	w := &streamActor{streams: d.streams, svc: &svc.Terms, sess: s, key: key, m: stream.New(svc.Limits.Stream), ready: make(chan struct{}),
 		recordState: recordState{path: key.streamPath(), rec: m.Rec, live: m.Rec, life: life}}
-	w.delivered, w.past, w.pushed = log.Tail, log.Past.Clone(), log.Pushed
+	w.delivered, w.past = log.Tail, log.Past.Clone()
 	w.steps.Store(int64(len(log.Steps)))
 	w.stepBytes.Store(int64(log.Steps.Size()))
 	w.left.Store(time.Now().UnixNano())

@@ -17,7 +17,7 @@ type Log struct {
 	// responses.
 	Unknown bool
 	Sizes   []int           // of the appends that the log keeps, oldest first
-	Pushed  map[string]bool // messages to the session that another writer has stored, by their names
+	Names   map[string]bool // if not nil, those of the messages to the session are added
 
 	rec    *record.Stream
 	reader stream.Reader
@@ -106,17 +106,11 @@ func (l *Log) noteGap(num uint64) {
 	l.Digest.Seen = record.UnknownSeen(num)
 }
 
-// keepNames keeps the names of messages that another writer has stored.
+// keepNames keeps the names of messages to the session, and of its questions.
 func (l *Log) keepNames(entries []stream.Entry) {
-	if len(l.rec.Calls) > 0 {
-		return
-	}
 	for i := range entries {
-		if meta := entries[i].Meta; len(meta) > 0 {
-			if l.Pushed == nil {
-				l.Pushed = make(map[string]bool)
-			}
-			l.Pushed[string(meta)] = true
+		if meta := entries[i].Meta; l.Names != nil && len(meta) > 0 {
+			l.Names[string(meta)] = true
 		}
 	}
 }
