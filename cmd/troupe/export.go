@@ -43,6 +43,7 @@ type exporters struct {
 
 	spans, records outflow
 	failed         atomic.Int64
+	ends           atomic.Bool  // the process does
 	told           atomic.Int64 // when the log said last that an export has failed, unix seconds
 	log            *slog.Logger // which is not exported
 	lines          *logLines    // the log, if requests are logged
@@ -211,6 +212,9 @@ func (x *exporters) exportFailed(err error) {
 	if strings.Contains(err.Error(), "baggage") { // of a client: it counts as absent
 		return
 	}
+	if x.ends.Load() && errors.Is(err, context.Canceled) { // the export of metrics under way, which the last one is in place of
+		return
+	}
 	x.failed.Add(1)
 	now := time.Now().Unix()
 	if last := x.told.Load(); now-last >= 60 && x.told.CompareAndSwap(last, now) {
@@ -262,6 +266,7 @@ const lastExport = 3 * time.Second
 // close writes and exports what waits, for as long as lastExport each.
 func (x *exporters) close(meters *sdkmetric.MeterProvider) {
 	x.writeLines(lastExport)
+	x.ends.Store(true)
 	ctx, cancel := context.WithTimeout(context.Background(), lastExport)
 	defer cancel()
 	var ends []func(context.Context) error // at once: where one collector is away another may be there
