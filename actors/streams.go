@@ -107,8 +107,12 @@ func (d *streams) stillWrites(ctx context.Context, w *streamActor) (bool, error)
 	for refused := uint64(0); ; {
 		rec, rev, err := d.readWriter(ctx, w.key)
 		switch {
-		case errors.Is(err, errBadEvent): // the store forgot it, or it has ended
-			return true, nil
+		case errors.Is(err, errBadEvent): // the store forgot it, or it has ended: here, unless others may have had it
+			taken, err := d.store.Taken(ctx)
+			if taken {
+				_ = w.Post(refresh{})
+			}
+			return err == nil && !taken, err
 		case err != nil:
 			return false, err
 		case rec.Boot != d.boot || rev == refused: // or a leader that was replaced still says that it is this node's
