@@ -157,15 +157,23 @@ func refused(res *http.Response) {
 func events(body io.Reader, enough func(message) bool) (last string) {
 	lines := bufio.NewScanner(body)
 	lines.Buffer(nil, 16<<20)
+	var id, data string
 	for lines.Scan() {
-		if id, ok := strings.CutPrefix(lines.Text(), "id: "); ok {
-			last = id
+		if line := lines.Text(); line != "" {
+			if value, ok := strings.CutPrefix(line, "id: "); ok {
+				id = value
+			}
+			if value, ok := strings.CutPrefix(line, "data: "); ok {
+				data = value
+			}
+			continue
 		}
-		data, ok := strings.CutPrefix(lines.Text(), "data: ")
+		last = id // the event is whole
 		var m message
-		if ok && json.Unmarshal([]byte(data), &m) == nil && !enough(m) {
+		if json.Unmarshal([]byte(data), &m) == nil && !enough(m) {
 			break
 		}
+		data = ""
 	}
 	return last
 }
