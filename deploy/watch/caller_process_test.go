@@ -114,14 +114,20 @@ func (c *caller) call(ctx context.Context, id int, name, arguments, more string)
 // events reads the events of a stream, and hands each one over with its id, until the stream or take ends it.
 func events(resp *http.Response, take func(id, data string) (more bool)) {
 	defer resp.Body.Close()
-	id := ""
+	id, data := "", ""
 	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
 		line := lines.Text()
 		if v, ok := strings.CutPrefix(line, "id: "); ok {
 			id = v
 		}
-		if v, ok := strings.CutPrefix(line, "data: "); ok && v != "" && !take(id, v) {
-			return
+		if v, ok := strings.CutPrefix(line, "data: "); ok {
+			data = v
+		}
+		if line == "" && data != "" { // a whole event
+			if !take(id, data) {
+				return
+			}
+			data = ""
 		}
 	}
 }
