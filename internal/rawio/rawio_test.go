@@ -94,7 +94,12 @@ func TestConnFails(t *testing.T) {
 	}{
 		{"a deadline that has passed", func(a, _ net.Conn) { _ = a.SetDeadline(time.Unix(1, 0)) }, readOne, os.ErrDeadlineExceeded},
 		{"a deadline that passes", func(a, _ net.Conn) { _ = a.SetReadDeadline(time.Now().Add(time.Millisecond)) }, readOne, os.ErrDeadlineExceeded},
-		{"a deadline of writes", func(a, _ net.Conn) { _ = a.SetWriteDeadline(time.Now().Add(time.Millisecond)) }, func(d io.ReadWriter) error {
+		{"a deadline of writes", func(a, b net.Conn) {
+			go func() {
+				_ = readOne(b) // something was written
+				_ = a.SetWriteDeadline(time.Unix(1, 0))
+			}()
+		}, func(d io.ReadWriter) error {
 			n, err := d.Write(long)
 			if n == 0 || n == len(long) {
 				return errors.New("nothing was written, or all")

@@ -37,8 +37,11 @@ func TestKeysLieInTheStore(t *testing.T) {
 		c := &kit.Client{T: t, HTTP: hs.Client(), URL: hs.URL + "/mcp", Header: http.Header{"Authorization": {"Bearer " + token}}}
 		return c.Post(initialize).StatusCode
 	}
-	if got := status(id.Token("alice", resource, nil)); got != 200 {
-		t.Fatalf("the first process: %d", got)
+	for asked := int64(-1); asked != id.Asked(); { // until one asks nobody: the disk may have been too slow to keep the keys
+		asked = id.Asked()
+		if got := status(id.Token("alice", resource, nil)); got != 200 {
+			t.Fatalf("a process beside the issuer: %d", got)
+		}
 	}
 	id.SetDown(true)
 	if got := status(id.Token("bob", resource, nil)); got != 200 {
