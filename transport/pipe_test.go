@@ -626,7 +626,7 @@ func TestPipeConcurrentUse(t *testing.T) {
 					t.Errorf("%s: got number %d of %d, want %d", how, i, g, next[g])
 				}
 				next[g]++
-				if how == "cut" && lines == 300 {
+				if how == "cut" && lines >= 300 { // number 300 may be an error; a second Cut does nothing
 					p.Cut()
 				}
 				if how == "finish" && next == [8]int{200, 200, 200, 200, 200, 200, 200, 200} {
