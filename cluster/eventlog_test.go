@@ -307,7 +307,7 @@ func TestFence(t *testing.T) {
 				wantErr(t, "zombie", appendWait(n, stream, rev, num, []byte("zombie")), store.ErrFenced)
 			}
 			got := must[[]event](t)(readEvents(ctx, m, stream, 1, tail+5))
-			if d := cmp.Diff(numbers(got), span(1, tail+5)); d != "" {
+			if d := cmp.Diff(numbers(got), span(max(tail+5, RingSize)-RingSize+1, tail+5)); d != "" { // without what has left the ring
 				t.Errorf("read (-got +want):\n%s", d)
 			}
 			if i := slices.IndexFunc(got, func(s event) bool { return string(s.Data) == "zombie" }); i >= 0 {

@@ -301,8 +301,7 @@ func TestWorkOfADeadProcess(t *testing.T) {
 	if err := q.next(t).Done(); err != nil {
 		t.Fatal(err)
 	}
-	q.next(t)
-	q.next(t)
+	left := []string{q.next(t).task, q.next(t).task} // a worker that asks once more may get the next before what it has asked for
 	q.Close()
 	if err := n.Close(t.Context()); err != nil {
 		t.Fatal(err)
@@ -311,9 +310,10 @@ func TestWorkOfADeadProcess(t *testing.T) {
 	start := time.Now()
 	q = must[store.Queue](t)(n.Work(t.Context(), "demo")).(*workQueue)
 	defer q.Close()
-	got := q.next(t).task + q.next(t).task
+	got := []string{q.next(t).task, q.next(t).task}
 	when.Within(t, "what is given out at once, and not by itself,", time.Since(start), 4*time.Second)
-	if got != "bc" {
-		t.Errorf("got %s, want bc", got)
+	slices.Sort(left)
+	if slices.Sort(got); !slices.Equal(got, left) {
+		t.Errorf("got %q, want %q", got, left)
 	}
 }

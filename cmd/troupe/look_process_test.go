@@ -65,13 +65,18 @@ func (p *process) job(t *testing.T, session string, steps, ms int) string {
 			} `json:"task"`
 		} `json:"result"`
 	}
-	if i := strings.LastIndex(body, "data: {"); i >= 0 { // a busy process may have begun a stream
-		body = strings.TrimSpace(body[i+len("data: "):])
-	}
-	if err := json.Unmarshal([]byte(body), &made); err != nil || made.Result.Task.TaskID == "" {
+	if err := json.Unmarshal([]byte(lastMessage(body)), &made); err != nil || made.Result.Task.TaskID == "" {
 		t.Fatalf("a job is answered with %d: %s", status, body)
 	}
 	return made.Result.Task.TaskID
+}
+
+// lastMessage is the response that a body ends with: a busy process may have begun a stream.
+func lastMessage(body string) string {
+	if i := strings.LastIndex(body, "data: {"); i >= 0 {
+		return strings.TrimSpace(body[i+len("data: "):])
+	}
+	return body
 }
 
 // eventually asks until f is content with what a task is.

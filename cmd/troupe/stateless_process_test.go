@@ -332,14 +332,14 @@ func (p *process) becomes(t *testing.T, name, want string) {
 // them again.
 func TestCallsAtTheEndOfAProcess(t *testing.T) {
 	t.Parallel()
-	p := start(t, "--memory", "--drain-delay", "0s", "--drain-wait", "8s")
+	p := start(t, "--memory", "--drain-delay", "0s", "--drain-wait", "8s", "--set", "stateless-grace=1m") // a stream would have said 200
 	const lost = `"error":{"code":-32010,"message":"the node running this call was lost; whether it took effect is unknown"}`
 	const again = `"error":{"code":-32603,"message":"temporarily unavailable: try again shortly","data":{"retryAfterMs":1000}}`
 	calls := []struct{ params, status, body string }{
 		{tool("sleep", `{"ms":3600000}`), "503 Service Unavailable", `"message":"temporarily unavailable: try again shortly"`},
 		{tool("tick", `{"n":1,"every_ms":60000}`), "200 OK", lost},
 		{tool("count", `{"to":100000,"delay_ms":100}`), "200 OK", again},
-		{tool("sleep", `{"ms":2500}`), "200 OK", `"text":"slept 2500 ms"`},
+		{tool("sleep", `{"ms":5000}`), "200 OK", `"text":"slept 5000 ms"`},
 	}
 	var all sync.WaitGroup
 	defer all.Wait()

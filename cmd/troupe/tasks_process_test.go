@@ -16,7 +16,7 @@ func (s *seated) made(t *testing.T, p *process, name, arguments string) string {
 	var m struct {
 		Result struct{ Task struct{ TaskID string } }
 	}
-	if json.Unmarshal([]byte(body), &m) != nil || m.Result.Task.TaskID == "" {
+	if json.Unmarshal([]byte(lastMessage(body)), &m) != nil || m.Result.Task.TaskID == "" {
 		t.Fatalf("%s is answered with %s", name, body)
 	}
 	return m.Result.Task.TaskID

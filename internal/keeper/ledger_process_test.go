@@ -36,6 +36,7 @@ func TestRememberedAtOnce(t *testing.T) {
 	defer theirs.Close()
 	c := &Client{}
 	c.wire = c.newWire(ours) // nobody writes for it
+	c.wire.patience = time.Hour
 	p := &Process{client: c, attached: true, handle: 1}
 	c.wire.turn <- struct{}{} // somebody has gathered what there was before, and writes it
 	go func() {

@@ -116,12 +116,14 @@ type wire struct {
 	ended  chan struct{} // closed when nothing more is to be written
 	timer  atomic.Bool   // whether scheduleWrite has a timer
 
+	patience time.Duration // how long flush waits for whoever writes
+
 	turn chan struct{} // of one place, which who gathers and writes has taken
 	rest batch         // what was gathered and is not written
 }
 
 func newWire(conn net.Conn) *wire {
-	w := &wire{conn: conn, wake: make(chan struct{}, 1), ended: make(chan struct{}), turn: make(chan struct{}, 1)}
+	w := &wire{conn: conn, patience: flushTime, wake: make(chan struct{}, 1), ended: make(chan struct{}), turn: make(chan struct{}, 1)}
 	if c, ok := conn.(syscall.Conn); ok {
 		w.raw, _ = c.SyscallConn() // nil with an error
 	}
@@ -157,7 +159,7 @@ func (w *wire) tryWrite() {
 	}
 }
 
-// flushTime is how long flush waits for whoever writes: much longer than a write takes that does not itself wait for a reader.
+// flushTime is the patience of a wire: much longer than a write takes that does not itself wait for a reader.
 const flushTime = 100 * time.Millisecond
 
 // flush is tryWrite, but waits for whoever writes already: they may have gathered before there was what the caller has.
@@ -165,7 +167,7 @@ func (w *wire) flush() {
 	select {
 	case w.turn <- struct{}{}:
 	default:
-		late := time.NewTimer(flushTime)
+		late := time.NewTimer(w.patience)
 		defer late.Stop()
 		select {
 		case w.turn <- struct{}{}:
