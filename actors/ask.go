@@ -153,6 +153,9 @@ func (q *answers) routeToAsker(ctx context.Context, s *sessionActor, key StreamK
 		if !f.mail.Heard(asker) { // as in forwardAnswer, which takes no client's word for a writer
 			return false, err
 		}
+		// To a node that was cut off when it ended letters take all of their time for minutes: the servers believe that it listens.
+		ctx, cancel := context.WithTimeout(q.base, s.svc.Limits.StoreWait)
+		defer cancel()
 		gone, failed := f.mail.Gone(ctx, asker)
 		if gone && failed == nil {
 			failed = f.marks.markGone(ctx, q.store, asker.Boot, s.svc.callLifetime())

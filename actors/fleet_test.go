@@ -448,6 +448,29 @@ func TestAnswerElsewhere(t *testing.T) {
 	}
 }
 
+// TestAnswerToOneThatListensNoMore answers a question of a call whose stream has expired, and whose node has ended while it was cut off: the servers
+// believe for minutes that it listens, and so no letter to it says that nobody does. Nobody needs the answer.
+func TestAnswerToOneThatListensNoMore(t *testing.T) {
+	inFleet(t, 2, nil, func(t *testing.T, all []*member) {
+		session, question, _ := asksOnce(&all[0].held)
+		all[0].box.Cut(true)
+		all[0].kill()
+		b := all[1]
+		stream := strings.Trim(question[strings.LastIndex(question, "-")+1:], `"`)
+		if err := b.mem.EndStream(t.Context(), StreamKey{b.sessionOf(session), stream}.streamPath()); err != nil {
+			t.Fatal(err)
+		}
+		for range 10 { // of two timers of the same time either may be first
+			c := &heldConn{}
+			go b.postOn(c, session, answerTo(question, "yes"))
+			time.Sleep(time.Minute)
+			if status, body := c.answer(); status != 202 {
+				t.Errorf("the answer got %d %s", status, body)
+			}
+		}
+	})
+}
+
 // TestNotifyIsStoredOnce sends messages to a session from a node that does not write its stream, over letters that are lost and
 // late: each is stored once, in order, and the sender learns so. The writer may die meanwhile, and the next one knows what it has stored.
 func TestNotifyIsStoredOnce(t *testing.T) {

@@ -274,7 +274,7 @@ func (b *Box) Gone(ctx context.Context, a store.Address) (bool, error) {
 	}
 	b.office.mu.Lock()
 	defer b.office.mu.Unlock()
-	if b.cut || b.dead {
+	if b.cut || b.dead || ctx.Err() != nil {
 		return false, store.ErrUnavailable
 	}
 	return x == nil || x.dead, nil
