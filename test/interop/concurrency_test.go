@@ -98,7 +98,11 @@ func TestCancel(t *testing.T) {
 	c := dial(t, s, mcp.ClientOptions{})
 	cancelled(t, c, "sleep", map[string]any{"ms": 3600000}, func() { s.awaitGauge(t, "troupe_calls_in_flight", 1) })
 	s.awaitGauge(t, "troupe_calls_in_flight", 0)
-	told := c.wire.find(calls("notifications/cancelled"))
+	var told []seen
+	eventually(t, func() bool { // the SDK waits for no answer, and the call may be over before it
+		told = c.wire.find(calls("notifications/cancelled"))
+		return len(told) > 0 && told[0].status != 0
+	}, func() string { return fmt.Sprintf("cancelling sent %+v", told) })
 	if len(told) != 1 || told[0].status != 202 {
 		t.Errorf("cancelling sent %+v, want one accepted notification", told)
 	}
