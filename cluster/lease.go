@@ -240,7 +240,7 @@ func (l *lease) renewalAge() time.Duration {
 
 // isSteady reports whether an entry of another node that is not there says that this one is gone; see leases.Machine.Steady.
 func (l *lease) isSteady() bool {
-	return l.renewalAge() <= l.node.opts.Lease && time.Since(l.base) >= time.Duration(l.calm.Load())
+	return l.renewalAge() <= leases.Late(l.node.opts.Lease) && time.Since(l.base) >= time.Duration(l.calm.Load())
 }
 
 // timeSuspended returns for how long the lease was over, in all.

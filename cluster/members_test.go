@@ -224,6 +224,30 @@ func TestMissingReplicas(t *testing.T) {
 	wait(t, "all replicas to be back", func() bool { return missing() == 0 })
 }
 
+// TestSteady: a node whose renewals are late knows nothing of others, though its lease is not over, until it has had it for a while again.
+func TestSteady(t *testing.T) {
+	fleet(t, 1, func(t *testing.T, v *kit.VirtualNATS, nodes ...*mailbox) {
+		n, line := nodes[0], v.Line("a")
+		is := func(when string, want bool) {
+			t.Helper()
+			if n.Steady() != want || n.Suspended() {
+				t.Errorf("%s, it is steady: %v, and suspended: %v", when, n.Steady(), n.Suspended())
+			}
+		}
+		is("at first", false)
+		time.Sleep(20 * time.Second)
+		is("after 20 s", true)
+		line.Break()
+		time.Sleep(3500 * time.Millisecond)
+		is("cut off for a while", false)
+		line.Heal()
+		time.Sleep(5 * time.Second)
+		is("a moment after", false)
+		time.Sleep(10 * time.Second)
+		is("long after", true)
+	})
+}
+
 // TestOneStreamIsSilent: a node knows that one of the streams that it needs is not there, though its lease is renewed.
 func TestOneStreamIsSilent(t *testing.T) {
 	for _, name := range needed {

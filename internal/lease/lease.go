@@ -111,5 +111,7 @@ func Late(term time.Duration) time.Duration {
 // term and a reconnect then. Before that, what has kept this node from the servers may have kept the other one.
 func (m *Machine) SteadyFrom() time.Duration { return m.Since + m.term + Reconnect }
 
-// Steady reports whether that is so.
-func (m *Machine) Steady(now time.Duration) bool { return m.Certain(now) && now >= m.SteadyFrom() }
+// Steady reports whether that is so. Where the last renewal was long ago, the next one may show that it is not.
+func (m *Machine) Steady(now time.Duration) bool {
+	return now-m.Renewed <= Late(m.term) && now >= m.SteadyFrom()
+}

@@ -91,7 +91,11 @@ func TestSteady(t *testing.T) {
 			if !m.Steady(now) {
 				t.Fatalf("%s: not steady after 20 s", name)
 			}
-			now += row.away * time.Second
+			for range row.away {
+				if now += time.Second; m.Steady(now) != (now-m.Renewed <= 2*time.Second) {
+					t.Errorf("%s: %v after its last renewal, steady is %t", name, now-m.Renewed, m.Steady(now))
+				}
+			}
 			renew(row.expired)
 		}
 		for after := time.Duration(0); after < 10; after++ {
