@@ -105,8 +105,8 @@ func (l *lease) registerNode(ctx context.Context) error {
 			l.entry.First = rev
 			l.mu.Unlock()
 			l.m.Rev, l.m.Renewed, l.m.Since = rev, sent, sent
-			l.renewed.Store(int64(sent))
 			l.calm.Store(int64(l.m.SteadyFrom()))
+			l.renewed.Store(int64(sent))
 			return nil
 		case conflicts < 5 && (errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrRetry)):
 			conflicts++
@@ -211,8 +211,8 @@ func (l *lease) renewEntry(ctx context.Context) error {
 			if over := m.Renewed - time.Duration(l.renewed.Load()) - l.node.opts.Lease; m.Err == nil && over > 0 {
 				l.over.Add(int64(over))
 			}
+			l.calm.Store(int64(m.SteadyFrom())) // first: whoever sees the renewal sees what it has shown
 			l.renewed.Store(int64(m.Renewed))
-			l.calm.Store(int64(m.SteadyFrom()))
 			return m.Err
 		}
 	}

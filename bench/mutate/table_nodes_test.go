@@ -36,7 +36,7 @@ var nodes = []mutation{
 	// Leases, and who is gone.
 	{"a lease counts from when its renewal was sent", "cluster", "", "TestLeaseCountsFromTheSending",
 		`for $m.$Renew(time.Since($l.$base)); ; {
-			… «$l.$renewed.Store(int64($m.$Renewed))» $l.$calm.Store(int64($m.$SteadyFrom())) return $m.$Err`,
+			… $l.$calm.Store(int64($m.$SteadyFrom())) «$l.$renewed.Store(int64($m.$Renewed))» return $m.$Err`,
 		`if $l.$renewed.Store(int64($m.$Renewed)); $m.$Err == nil { $l.$renewed.Store(int64(time.Since($l.$base))) }`},
 	{"a lease is over once a newer process has the node's name", "internal/lease", "cluster", "TestLeaseOverwrittenByNewBoot",
 		`$m.$Rev«, $m.$Renewed = 0, min($m.$Renewed, $m.$sent-$m.$term-1)» $m.$end($ErrTaken)`,

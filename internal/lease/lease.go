@@ -98,9 +98,6 @@ func (m *Machine) Found(boot string, rev uint64, missing bool, err error) {
 	}
 }
 
-// Certain reports whether the lease was renewed in time.
-func (m *Machine) Certain(now time.Duration) bool { return now-m.Renewed <= m.term }
-
 // Late is the time between two renewals from which on the entry of another living node may have expired in the same outage: that one
 // may have been renewed PerTerm earlier, and takes a reconnect longer to come back.
 func Late(term time.Duration) time.Duration {
