@@ -195,23 +195,19 @@ func (m *Mail) handleLetter(msg *nats.Msg, h letter.Head, data []byte) {
 		var once atomic.Bool
 		l.Reply = func(data []byte) {
 			if !once.Swap(true) {
-				m.sendReply(msg.Reply, data)
+				m.sendAnswer(msg.Reply, letter.Reply, data)
 			}
 		}
 	}
 	m.receive(l)
 }
 
-func (m *Mail) sendReply(subject string, data []byte) {
+// sendAnswer answers a letter. A reply that is too big becomes a refusal.
+func (m *Mail) sendAnswer(subject string, form letter.Form, data []byte) {
 	if len(data) > letter.MaxData {
 		m.node.log.Error("a reply to another node is too big", "bytes", len(data), "most", letter.MaxData)
-		m.sendAnswer(subject, letter.Refusal, nil)
-		return
+		form, data = letter.Refusal, nil
 	}
-	m.sendAnswer(subject, letter.Reply, data)
-}
-
-func (m *Mail) sendAnswer(subject string, form letter.Form, data []byte) {
 	m.countUnsent(m.out.queueLetter(encodeLetter(m.self, subject, letter.Head{Form: form}, data), form))
 }
 
