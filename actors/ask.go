@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -119,6 +120,7 @@ func (q *answers) routeAnswer(svc *Service, s *sessionActor, m *codec.Message) (
 		}
 		return nil, !ours, err
 	}
+	steady := q.knowsOthers()
 	lost := false
 	for given := (takeover.Writer{}); ; {
 		w, _, err := q.takeovers.findWriter(ctx, svc, s, key, given)
@@ -128,7 +130,7 @@ func (q *answers) routeAnswer(svc *Service, s *sessionActor, m *codec.Message) (
 		}
 		remote, ok := errors.AsType[errRemoteWriter](err)
 		if !ok {
-			forwarded, err = q.routeToAsker(ctx, s, key, m, err)
+			forwarded, err = q.routeToAsker(ctx, s, key, m, steady, err)
 			return w, forwarded, err
 		}
 		if forwarded, err = q.forwardAnswer(ctx, s, key, remote.nodeAddress(), m); forwarded {
@@ -141,9 +143,11 @@ func (q *answers) routeAnswer(svc *Service, s *sessionActor, m *codec.Message) (
 // routeToAsker is routeAnswer for an answer whose stream the store does not have, which err says.
 // Who asked may have been cut off for longer than records live, and be about to store it again:
 // then it gets the answer. If it is gone, that is noted, so that its calls end if it comes back
-// after all, and nobody needs the answer. Otherwise the client must send it again. Of a node that
-// was never heard there is nothing to wait for.
-func (q *answers) routeToAsker(ctx context.Context, s *sessionActor, key StreamKey, m *codec.Message, err error) (forwarded bool, _ error) {
+// after all, and nobody needs the answer: unless another node has taken the stream over since and
+// has been away as this one was, so that nothing is concluded before this one is steady, as it must
+// have been when it looked. Otherwise the client must send it again. Of a node that was never heard
+// there is nothing to wait for.
+func (q *answers) routeToAsker(ctx context.Context, s *sessionActor, key StreamKey, m *codec.Message, steady bool, err error) (forwarded bool, _ error) {
 	if !errors.Is(err, errBadEvent) {
 		return false, err
 	}
@@ -162,11 +166,18 @@ func (q *answers) routeToAsker(ctx context.Context, s *sessionActor, key StreamK
 		}
 		forwarded = !gone || failed != nil
 	}
-	if forwarded {
+	switch {
+	case forwarded:
 		return true, asked
+	case !steady || !q.knowsOthers():
+		return true, fmt.Errorf("actors: whoever has a stream may be about to store it again: %w", store.ErrUnavailable)
 	}
 	return false, err
 }
+
+// knowsOthers reports whether what this node does not find in the store is not there: before it has
+// been steady for a while, others may have been away as it was, and be about to store it again.
+func (q *answers) knowsOthers() bool { return q.fleet.mail == nil || q.fleet.mail.Steady() }
 
 // forwardAnswer has another node take an answer. forwarded is false if that node does not have what
 // asked.

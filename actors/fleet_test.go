@@ -471,6 +471,24 @@ func TestAnswerToOneThatListensNoMore(t *testing.T) {
 	})
 }
 
+// TestAnswerWhoseStreamNobodyCanTellOf answers a question whose stream the store does not have, at a node that has been away: so may have been whoever
+// has the stream, which stores it again then.
+func TestAnswerWhoseStreamNobodyCanTellOf(t *testing.T) {
+	inFleet(t, 2, nil, func(t *testing.T, all []*member) {
+		b := all[1]
+		session := b.begin("2025-11-25")
+		for _, away := range []bool{false, true, false} {
+			b.box.Cut(away)
+			c := &heldConn{}
+			go b.postOn(c, session, answerTo(`"b.boot-of-b.1-`+newID()+`"`, "yes"))
+			time.Sleep(time.Minute)
+			if status, body := c.answer(); status != map[bool]int{false: 202, true: 503}[away] {
+				t.Errorf("away %v: the answer got %d %s", away, status, body)
+			}
+		}
+	})
+}
+
 // TestNotifyIsStoredOnce sends messages to a session from a node that does not write its stream, over letters that are lost and
 // late: each is stored once, in order, and the sender learns so. The writer may die meanwhile, and the next one knows what it has stored.
 func TestNotifyIsStoredOnce(t *testing.T) {

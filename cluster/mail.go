@@ -411,6 +411,9 @@ func (m *Mail) Gone(ctx context.Context, p store.Address) (bool, error) { return
 // Heard reports whether a boot has been heard, however long ago, and has not said goodbye. A name that was made up was not.
 func (m *Mail) Heard(p store.Address) bool { return m.hearts.hasHeard(p) }
 
+// Steady is Node.Steady.
+func (m *Mail) Steady() bool { return m.node.Steady() }
+
 // Stats returns the counts, which are 0 without mail.
 func (m *Mail) Stats() MailStats {
 	if m == nil {

@@ -39,4 +39,7 @@ type Mail interface {
 	// Heard reports whether a boot has been heard, however long ago, and has not said goodbye: its
 	// name is not made up. It says nothing of whether it lives.
 	Heard(a Address) bool
+	// Steady reports whether this node has had its own lease for a while without a break: before
+	// that, what it does not see of others says nothing about them.
+	Steady() bool
 }

@@ -265,6 +265,16 @@ func (b *Box) Others() (all []store.Address) {
 // Heard reports whether there ever was such a boot.
 func (b *Box) Heard(a store.Address) bool { return b.office.find(a) != nil }
 
+// Steady reports whether the box's process knows of others, as it does without a link unless it is cut off.
+func (b *Box) Steady() bool {
+	if b.link != nil {
+		return b.link.knows()
+	}
+	b.office.mu.Lock()
+	defer b.office.mu.Unlock()
+	return !b.cut && !b.dead
+}
+
 // Gone reports whether a boot has no entry any more; see Link.Gone. Of boxes without a link, the dead have none, and one that
 // is cut off cannot tell.
 func (b *Box) Gone(ctx context.Context, a store.Address) (bool, error) {
