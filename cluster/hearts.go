@@ -96,11 +96,12 @@ type hearts struct {
 
 // heard is what is known of a boot.
 type heard struct {
-	told  uint64    // the highest number of its letters to all
-	last  time.Time // when anything numbered came
-	heart time.Time // when its last heart came, or zero
-	beat  beat
-	over  bool // it was taken for dead, and what it may have told last for missed
+	told     uint64    // the highest number of its letters to all
+	last     time.Time // when anything numbered came
+	heart    time.Time // when its last heart came, or zero
+	beat     beat
+	over     bool // it was taken for dead, and what it may have told last for missed
+	replaced bool // the same, as a later boot was heard: it may have told more since it fell silent
 }
 
 // hearLetter notes a numbered letter. gap reports that letters to all before it did not come, or may not have come of an earlier boot that has not
@@ -137,11 +138,11 @@ func (l *hearts) hearLetter(from store.Address, h letter.Head, data []byte, now 
 	return gap, first
 }
 
-// endEarlierBoots notes the end of earlier boots of a node, and reports whether one of them was there until now. The lock is held.
+// endEarlierBoots notes the end of earlier boots of a node, and reports whether one of them had not ended before. The lock is held.
 func (l *hearts) endEarlierBoots(from store.Address, by *heard) (any bool) {
 	for p, e := range l.heard {
-		if p.Node == from.Node && e != by && e.beat.entry < by.beat.entry && !e.over && !e.heart.IsZero() {
-			e.over, any = true, true
+		if p.Node == from.Node && e != by && e.beat.entry < by.beat.entry && !e.replaced && !e.heart.IsZero() {
+			e.over, e.replaced, any = true, true, true
 		}
 	}
 	return any

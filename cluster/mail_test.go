@@ -676,6 +676,29 @@ func TestHeartsForget(t *testing.T) {
 	}
 }
 
+// TestNextBootAfterSilence: what a boot told while it was not heard is missed when its next one comes.
+func TestNextBootAfterSilence(t *testing.T) {
+	t.Parallel()
+	h, now := hearts{heard: make(map[store.Address]*heard)}, time.Now()
+	hear := func(boot string, entry uint64) (gap bool) {
+		gap, _ = h.hearLetter(store.Address{Node: "n", Boot: boot}, letter.Head{Form: letter.Heart}, beat{entry: entry}.encode(), now)
+		return gap
+	}
+	if hear("x", 1) {
+		t.Error("the first boot that is heard is a gap")
+	}
+	now = now.Add(10 * time.Second)
+	if all := h.takeSilent(5*time.Second, now); len(all) != 1 {
+		t.Errorf("silent are %v", all)
+	}
+	if !hear("y", 2) {
+		t.Error("the next boot of a node that had fallen silent is no gap")
+	}
+	if hear("y", 2) || !hear("z", 3) || hear("z", 3) {
+		t.Error("a boot is a gap once")
+	}
+}
+
 func TestMailAlone(t *testing.T) {
 	t.Parallel()
 	if n := open(t, Options{}); n.Mail() != nil {
