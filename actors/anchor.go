@@ -379,6 +379,15 @@ func openCarried(n *Node, head *forwardHead) (by carriedRequest, err error) {
 // forwardCall forwards the message to a node, and does with the client's connection what the call there does with its own.
 func (f *forwardedCall) forwardCall(ctx context.Context, to store.Address) forwardOutcome {
 	n := f.node
+	// A letter to a node that has just vanished takes all of its time for minutes, and leaves open whether the message was run.
+	if !slices.Contains(n.fleet.mail.Others(), to) {
+		if gone, err := n.fleet.mail.Gone(ctx, to); err == nil && gone {
+			return forwardMissing
+		}
+		if ctx.Err() != nil { // nothing was sent
+			return forwardSilent
+		}
+	}
 	x := &proxy{node: n, to: to, id: relay.NewID(), conn: f.conn, name: f.head.ID, every: f.svc.Limits.KeepAlive, primes: f.primes}
 	n.accounts.reserveAnyway(&x.held, nil, &Input{Tenant: f.head.Tenant, Address: f.head.Address}, quota.Queues, exchangeBytes)
 	x.cancel = f.stop

@@ -233,6 +233,21 @@ func TestAnchorThatDoesNotAnswer(t *testing.T) {
 	})
 }
 
+// TestAnchorThatListensNoMore has the anchor end while it is cut off: the servers believe for minutes that it listens, and so no letter to it says that
+// nobody does. The next call goes elsewhere, and is not one that may have been run.
+func TestAnchorThatListensNoMore(t *testing.T) {
+	inAnchoredFleet(t, 2, nil, func(t *testing.T, all []*member, _ func() []string) {
+		a, b := all[0], all[1]
+		session := a.begin("2025-11-25")
+		a.post(session, message("1", "x"))
+		a.box.Cut(true)
+		a.kill()
+		if got := b.post(session, message("2", "x")).at(t); got != "b" {
+			t.Errorf("the next call ran at %s", got)
+		}
+	})
+}
+
 // TestNextBootOfAnAnchor has a node come back under its name: it has what its earlier boot had, wherever the next call comes.
 func TestNextBootOfAnAnchor(t *testing.T) {
 	for _, at := range []string{"another node", "itself"} {
