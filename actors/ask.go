@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -120,7 +119,7 @@ func (q *answers) routeAnswer(svc *Service, s *sessionActor, m *codec.Message) (
 		}
 		return nil, !ours, err
 	}
-	steady := q.knowsOthers()
+	steady := q.fleet.knowsOthers()
 	lost := false
 	for given := (takeover.Writer{}); ; {
 		w, _, err := q.takeovers.findWriter(ctx, svc, s, key, given)
@@ -145,8 +144,8 @@ func (q *answers) routeAnswer(svc *Service, s *sessionActor, m *codec.Message) (
 // then it gets the answer. If it is gone, that is noted, so that its calls end if it comes back
 // after all, and nobody needs the answer: unless another node has taken the stream over since and
 // has been away as this one was, so that nothing is concluded before this one is steady, as it must
-// have been when it looked. Otherwise the client must send it again. Of a node that was never heard
-// there is nothing to wait for.
+// have been when it looked. Otherwise the client must send it again. A node that was never heard is
+// not looked up: a client may name any, and a steady node has heard those that live.
 func (q *answers) routeToAsker(ctx context.Context, s *sessionActor, key StreamKey, m *codec.Message, steady bool, err error) (forwarded bool, _ error) {
 	if !errors.Is(err, errBadEvent) {
 		return false, err
@@ -154,9 +153,9 @@ func (q *answers) routeToAsker(ctx context.Context, s *sessionActor, key StreamK
 	f, asker := &q.fleet, askedBy(m.ID)
 	forwarded, asked := q.forwardAnswer(ctx, s, key, asker, m)
 	if forwarded && asked != nil {
-		if !f.mail.Heard(asker) { // as in forwardAnswer, which takes no client's word for a writer
-			return false, err
-		}
+		forwarded = f.mail.Heard(asker)
+	}
+	if forwarded && asked != nil {
 		// To a node that was cut off when it ended letters take all of their time for minutes: the servers believe that it listens.
 		ctx, cancel := context.WithTimeout(q.base, s.svc.Limits.StoreWait)
 		defer cancel()
@@ -169,15 +168,11 @@ func (q *answers) routeToAsker(ctx context.Context, s *sessionActor, key StreamK
 	switch {
 	case forwarded:
 		return true, asked
-	case !steady || !q.knowsOthers():
-		return true, fmt.Errorf("actors: whoever has a stream may be about to store it again: %w", store.ErrUnavailable)
+	case !steady || !f.knowsOthers():
+		return true, errMayReturn
 	}
 	return false, err
 }
-
-// knowsOthers reports whether what this node does not find in the store is not there: before it has
-// been steady for a while, others may have been away as it was, and be about to store it again.
-func (q *answers) knowsOthers() bool { return q.fleet.mail == nil || q.fleet.mail.Steady() }
 
 // forwardAnswer has another node take an answer. forwarded is false if that node does not have what
 // asked.
@@ -191,7 +186,7 @@ func (q *answers) forwardAnswer(ctx context.Context, s *sessionActor, key Stream
 	case errors.Is(err, errNotHere):
 		return false, nil
 	case errors.Is(err, store.ErrNobody) && key.ID == "":
-		if !f.mail.Heard(to) { // a client may name anybody, and learns nothing by it
+		if f.knowsOthers() && !f.mail.Heard(to) { // as in routeToAsker
 			return false, nil
 		}
 		if gone, err := f.mail.Gone(ctx, to); gone && err == nil {

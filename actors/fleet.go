@@ -264,6 +264,10 @@ func (f *fleet) isNodeLost(ctx context.Context, at store.Address, err error) boo
 	return err == nil && gone
 }
 
+// knowsOthers reports whether what this node does not find in the store is not there: before it has
+// been steady for a while, others may have been away as it was, and be about to store it again.
+func (f *fleet) knowsOthers() bool { return f.mail == nil || f.mail.Steady() }
+
 // writerGone reports whether a writer is dead.
 func (f *fleet) writerGone(ctx context.Context, w takeover.Writer) (bool, error) {
 	gone, err := f.mail.Gone(ctx, store.Address{Node: w.Node, Boot: w.Boot})

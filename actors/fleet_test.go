@@ -449,9 +449,16 @@ func TestAnswerElsewhere(t *testing.T) {
 }
 
 // TestAnswerToOneThatListensNoMore answers a question of a call whose stream has expired, and whose node has ended while it was cut off: the servers
-// believe for minutes that it listens, and so no letter to it says that nobody does. Nobody needs the answer.
+// believe for minutes that it listens, and so no letter to it says that nobody does. Nobody needs the answer, once it is noted that the node is gone.
 func TestAnswerToOneThatListensNoMore(t *testing.T) {
 	inFleet(t, 2, nil, func(t *testing.T, all []*member) {
+		var full atomic.Bool
+		all[0].mem.before = func(op, _ string) error {
+			if op == "MarkTaken" && full.Load() {
+				return store.ErrFull
+			}
+			return nil
+		}
 		session, question, _ := asksOnce(&all[0].held)
 		all[0].box.Cut(true)
 		all[0].kill()
@@ -460,33 +467,79 @@ func TestAnswerToOneThatListensNoMore(t *testing.T) {
 		if err := b.mem.EndStream(t.Context(), StreamKey{b.sessionOf(session), stream}.streamPath()); err != nil {
 			t.Fatal(err)
 		}
+		full.Store(true)
+		if status, body := b.answers(session, question); status != 503 {
+			t.Errorf("an answer whose asker is not noted as gone got %d %s", status, body)
+		}
+		full.Store(false)
 		for range 10 { // of two timers of the same time either may be first
-			c := &heldConn{}
-			go b.postOn(c, session, answerTo(question, "yes"))
-			time.Sleep(time.Minute)
-			if status, body := c.answer(); status != 202 {
+			if status, body := b.answers(session, question); status != 202 {
 				t.Errorf("the answer got %d %s", status, body)
 			}
 		}
 	})
 }
 
-// TestAnswerWhoseStreamNobodyCanTellOf answers a question whose stream the store does not have, at a node that has been away: so may have been whoever
-// has the stream, which stores it again then.
+// TestAnswerWhoseStreamNobodyCanTellOf answers questions whose streams the store does not have, of this node and of one that it has never heard, at a
+// node that has been away: so may have been whoever has the stream, which stores it again then.
 func TestAnswerWhoseStreamNobodyCanTellOf(t *testing.T) {
 	inFleet(t, 2, nil, func(t *testing.T, all []*member) {
 		b := all[1]
 		session := b.begin("2025-11-25")
 		for _, away := range []bool{false, true, false} {
 			b.box.Cut(away)
-			c := &heldConn{}
-			go b.postOn(c, session, answerTo(`"b.boot-of-b.1-`+newID()+`"`, "yes"))
-			time.Sleep(time.Minute)
-			if status, body := c.answer(); status != map[bool]int{false: 202, true: 503}[away] {
-				t.Errorf("away %v: the answer got %d %s", away, status, body)
+			for _, asker := range []string{"b.boot-of-b", "x.boot-of-x"} {
+				if status, body := b.answers(session, `"`+asker+`.1-`+newID()+`"`); status != map[bool]int{false: 202, true: 503}[away] {
+					t.Errorf("away %v: the answer to %s got %d %s", away, asker, status, body)
+				}
 			}
 		}
 	})
+}
+
+// answers returns the status and the body that a client gets which answers a question at the member.
+func (m *member) answers(session, question string) (int, string) {
+	c := &heldConn{}
+	go m.postOn(c, session, answerTo(question, "yes"))
+	time.Sleep(time.Minute)
+	return c.answer()
+}
+
+// TestResumeWhoseStreamNobodyCanTellOf resumes a stream that the store does not have, at a node that has been away, or is back when it looks: its writer
+// may have been away, too. The client waits, and hears that there is no such stream once the node can tell.
+func TestResumeWhoseStreamNobodyCanTellOf(t *testing.T) {
+	for _, back := range []bool{false, true} {
+		inFleet(t, 2, nil, func(t *testing.T, all []*member) {
+			a, b := all[0], all[1]
+			b.mem.before = func(op, _ string) error {
+				if op == "Writer" && back {
+					b.box.Cut(false)
+				}
+				return nil
+			}
+			session, question, _ := asksOnce(&a.held)
+			stream := strings.Trim(question[strings.LastIndex(question, "-")+1:], `"`)
+			if err := b.mem.EndStream(t.Context(), StreamKey{b.sessionOf(session), stream}.streamPath()); err != nil {
+				t.Fatal(err)
+			}
+			b.box.Cut(true)
+			c := b.get(session, stream+".0.0")
+			time.Sleep(10 * time.Second)
+			if status, body := c.answer(); status != 0 || c.isOver() != back {
+				t.Errorf("back %v: the resume got %d %s, over %v", back, status, body, c.isOver())
+			}
+			b.box.Cut(false)
+			time.Sleep(10 * time.Second)
+			if !c.isOver() {
+				t.Errorf("back %v: the resume waits for ever", back)
+			}
+			c = b.get(session, stream+".0.0")
+			time.Sleep(time.Second)
+			if status, body := c.answer(); status != 400 {
+				t.Errorf("back %v: then it got %d %s", back, status, body)
+			}
+		})
+	}
 }
 
 // TestNotifyIsStoredOnce sends messages to a session from a node that does not write its stream, over letters that are lost and

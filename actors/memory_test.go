@@ -217,10 +217,13 @@ func (m *memory) EndStream(_ context.Context, path string) error {
 
 func (m *memory) Use(b store.Budget) (used, limit int64) { return m.used[b].Load(), m.limit[b].Load() }
 
-func (m *memory) MarkTaken(context.Context, string, time.Duration) error { return nil }
-func (m *memory) Taken(context.Context) (bool, error)                    { return false, nil }
-func (m *memory) Lapsed() bool                                           { return false }
-func (m *memory) Suspended() bool                                        { return false }
+func (m *memory) MarkTaken(_ context.Context, boot string, _ time.Duration) error {
+	return m.do("MarkTaken", boot, func() error { return nil })
+}
+
+func (m *memory) Taken(context.Context) (bool, error) { return false, nil }
+func (m *memory) Lapsed() bool                        { return false }
+func (m *memory) Suspended() bool                     { return false }
 
 // plainHandler serves nothing and has no catalogue.
 type plainHandler struct{ Handler }

@@ -561,7 +561,11 @@ func (r *replay) findWriter(ctx context.Context) (streamWriter, record.Stream, e
 	if !d.writesHere(r.key) {
 		end, over := r.n.cache.EndOf(r.key.streamPath(), time.Now())
 		if r.n.fleet.mail != nil || over {
+			steady := r.n.fleet.knowsOthers()
 			rec, _, err := d.readWriter(ctx, r.key)
+			if errors.Is(err, errBadEvent) && !(steady && r.n.fleet.knowsOthers()) && !r.n.endedElsewhere(r.svc, r.s.key) {
+				err = errMayReturn
+			}
 			if err != nil {
 				return nil, rec, err
 			}

@@ -6,6 +6,7 @@ import (
 	"crypto/subtle"
 	"encoding/base32"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -213,6 +214,10 @@ type replier interface {
 // errBadEvent stands for every event id that cannot be resumed from; the client learns no
 // more than that.
 var errBadEvent = errors.New("actors: bad event id")
+
+// errMayReturn says that the store does not have a stream's record, and that this node cannot tell
+// whether somebody has the stream.
+var errMayReturn = fmt.Errorf("actors: whoever has the stream may be about to store it again: %w", store.ErrUnavailable)
 
 // SessionKey names a session. Every look-up, subject and cache uses the whole key.
 type SessionKey struct{ Tenant, Server, ID string }

@@ -60,7 +60,7 @@ var nodes = []mutation{
 	{"a node that is silent is not gone", "actors", "", "TestRetryWhileItsNodeIsSilent|TestMessagesWhileTheirNodeIsAway",
 		`$gone, $err := $f.$mail.$Gone($ctx, $at) return $err == nil «&&» $gone`,
 		`||`},
-	{"an answer is kept until who asked is known to be gone", "actors", "test/spec/nodes", "TestAnswerAfterALongOutage",
+	{"an answer is kept until who asked is known to be gone", "actors", "", "TestAnswerToOneThatListensNoMore",
 		`$failed = $f.$marks.$mark(… } $elsewhere = !$gone «|| $failed != nil» }`,
 		`&& $failed == nil`},
 	{"an outage ends no task", "internal/worker", "", "TestAnOutageEndsNoTask",

@@ -36,6 +36,7 @@ type Box struct {
 	receive func(*store.Letter)
 	missed  func(store.Address)
 	lost    map[*Box]bool // messages to all from these did not arrive
+	never   map[*Box]bool // these were dead when it began
 	queue   []func()
 	running bool
 	held    []func() // what the process would send that stands still
@@ -49,9 +50,14 @@ func (o *Office) Join(node, boot string) *Box { return o.Enter(node, boot, nil) 
 
 // Enter is Join of a boot whose entry is that of a link. While the link's process stands still, messages wait on both sides.
 func (o *Office) Enter(node, boot string, link *Link) *Box {
-	b := &Box{office: o, self: store.Address{Node: node, Boot: boot}, link: link, lost: make(map[*Box]bool)}
+	b := &Box{office: o, self: store.Address{Node: node, Boot: boot}, link: link, lost: make(map[*Box]bool), never: make(map[*Box]bool)}
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	for _, x := range o.boxes {
+		if x.dead {
+			b.never[x] = true
+		}
+	}
 	o.boxes[b.self] = b
 	return b
 }
@@ -262,8 +268,13 @@ func (b *Box) Others() (all []store.Address) {
 	return all
 }
 
-// Heard reports whether there ever was such a boot.
-func (b *Box) Heard(a store.Address) bool { return b.office.find(a) != nil }
+// Heard reports whether there was such a boot since the box began.
+func (b *Box) Heard(a store.Address) bool {
+	b.office.mu.Lock()
+	defer b.office.mu.Unlock()
+	x := b.office.boxes[a]
+	return x != nil && !b.never[x]
+}
 
 // Steady reports whether the box's process knows of others, as it does without a link unless it is cut off.
 func (b *Box) Steady() bool {
