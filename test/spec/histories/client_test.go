@@ -75,7 +75,11 @@ func (cl *client) begins() bool {
 		cl.w.judge.served(a, "initialize")
 		if a.status == 200 && a.session != "" {
 			cl.Begin(a.session)
-			return cl.tells(`{"jsonrpc":"2.0","method":"notifications/initialized"}`) == 202
+			status := cl.tells(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+			if status != 202 && status != 0 {
+				cl.w.judge.denies(cl.n, status)
+			}
+			return status == 202
 		}
 		cl.Pause(300 * time.Millisecond)
 	}
@@ -142,12 +146,12 @@ func (a *asking) sends() bool {
 	if a.po.Task {
 		more = `,"task":{}`
 	}
-	j := a.w.judge
-	j.posts(a.request, a.po)
+	j, request := a.w.judge, a.request // which the next try changes
+	j.posts(request, a.po)
 	if d := time.Duration(a.po.Cancel); d > 0 && !a.po.Task {
 		a.all.Go(func() {
 			if a.Pause(d) {
-				a.cancels()
+				a.cancels(request)
 			}
 		})
 	}
@@ -178,8 +182,8 @@ func (a *asking) sends() bool {
 }
 
 // cancels cancels the call, at any node.
-func (a *asking) cancels() {
-	j, request := a.w.judge, a.request
+func (a *asking) cancels(request string) {
+	j := a.w.judge
 	j.tries(request)
 	c := a.post(a.Reach(), fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%q}}`, request))
 	if c.status == 202 {

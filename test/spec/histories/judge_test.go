@@ -31,7 +31,8 @@ type judge struct {
 	hearings  map[*reply]*hearing
 	order     []*hearing // as they began
 	news      []news
-	heardTold map[string]int // messages to sessions
+	toldAll   []toldMessage  // messages to sessions that were stored
+	heardTold map[string]int // those that came
 	serial    int
 }
 
@@ -48,9 +49,10 @@ type request struct {
 	via       []*process // to which rounds of it went
 	finals    []time.Time
 	emitted   int
-	seen      map[string]bool // messages that the client of a session has got
-	gap       bool            // the log no longer has all of them
-	given     []time.Time     // when its client gave answers that were accepted
+	first     map[string]time.Time // when each message was sent first
+	seen      map[string]bool      // messages that the client of a session has got
+	gap       bool                 // the log no longer has all of them
+	given     []time.Time          // when its client gave answers that were accepted
 }
 
 // run is one run of a handler.
@@ -88,7 +90,7 @@ func newJudge(w *world) *judge {
 func (j *judge) posts(name string, po *post) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.requests[name] = &request{name: name, po: po, seen: map[string]bool{}}
+	j.requests[name] = &request{name: name, po: po, first: map[string]time.Time{}, seen: map[string]bool{}}
 	j.Note("%s is sent", name)
 }
 
@@ -175,9 +177,11 @@ func (j *judge) begin(name string, attempt int, p *process) *run {
 	for _, x := range r.runs {
 		switch {
 		case j.lost(x.began):
+		case j.keeps(x):
+			j.Fault("%s runs again on %s, and run %d of it had returned", name, p.name, x.serial)
 		case !r.po.Safe:
 			j.Fault("%s runs again, which it may not", name)
-		case r.cut, r.twice && j.over0(r): // each of the nodes that get the retry of a lost call may run it
+		case r.cut, r.twice && slices.ContainsFunc(r.runs, j.endsEarly): // each of the nodes that get the retry of a lost call may run it
 		case !j.over(x) && !j.forsaken(x):
 			j.Fault("%s runs again on %s, and %s runs it or has run it", name, p.name, x.p.name)
 		}
@@ -248,6 +252,9 @@ func (j *judge) emits(r *run, what string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	r.request.emitted++
+	if _, again := r.request.first[what]; !again {
+		r.request.first[what] = time.Now()
+	}
 }
 
 // told notes that a handler has sent a message to its session, and what it learned of it.
@@ -256,6 +263,7 @@ func (j *judge) told(r *run, what string, began time.Time, err error) {
 	defer j.mu.Unlock()
 	if err == nil && !r.p.dead.Load() {
 		j.Count("messages to sessions")
+		j.toldAll = append(j.toldAll, toldMessage{client0(r.request.name), what, time.Now()})
 	}
 }
 
@@ -461,6 +469,10 @@ func (j *judge) answered(r *request, by string, m message) {
 // callLost judges an error that says that a call's outcome is unknown.
 func (j *judge) callLost(r *request) {
 	for _, x := range r.runs {
+		if j.keeps(x) {
+			j.Fault("%s is said to be lost, and run %d of it had returned", r.name, x.serial)
+			return
+		}
 		if !j.over(x) && !j.forsaken(x) && !j.storedAgain(r) && !r.cut { // what has become of one whose client lost the process, another cannot know
 			j.Fault("%s is said to be lost, and %s, which runs it, was not", r.name, x.p.name)
 			return
@@ -471,6 +483,21 @@ func (j *judge) callLost(r *request) {
 	}
 	if n := len(r.runs); n > 0 && r.po.Safe && !r.cut && len(j.cutsAll) == 0 && !j.ownEnd(r, r.runs[n-1]) && time.Since(r.runs[n-1].began) < time.Duration(j.w.plan.Replay)/2 {
 		j.Fault("%s may run again, and is said to be lost", r.name)
+	}
+}
+
+// keeps reports whether what a run has returned is stored for certain, so that its client gets it whatever happens to the process.
+func (j *judge) keeps(x *run) bool {
+	stored := x.text != "" && j.kind(x.request) == "session" && j.calm(x.end.Add(-settling), x.end.Add(time.Second))
+	return stored && len(j.cutsAll) == 0 && time.Since(x.end) < time.Duration(j.w.plan.Replay)-10*time.Second
+}
+
+// denies judges that a client is told that its session, which has just begun, cannot be had.
+func (j *judge) denies(client, status int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if len(j.cutsAll) == 0 {
+		j.Fault("client %d has a session, and its next message got %d", client, status)
 	}
 }
 
@@ -489,7 +516,7 @@ func (j *judge) twins(name, one, other string) {
 	defer j.mu.Unlock()
 	r := j.requests[name]
 	asks := func(s string) bool { return strings.Contains(s, `"requestState"`) }
-	if one == "refused" || other == "refused" || asks(one) && asks(other) || r.cut || slices.ContainsFunc(r.runs, func(x *run) bool { return j.over(x) || j.forsaken(x) }) {
+	if one == "refused" || other == "refused" || asks(one) && asks(other) || r.cut || slices.ContainsFunc(r.runs, j.endsEarly) {
 		return // each of the nodes that get the retry of a lost call may run it
 	}
 	j.Count("twins")
@@ -527,14 +554,18 @@ func (j *judge) refuses(stream, name, id string) {
 	if len(j.cutsAll) > 0 || s == nil {
 		return
 	}
-	oldest := time.Now()
+	oldest := time.Now() // it may have been seen long after it was stored
 	for _, x := range s.events {
-		if x.id == id {
-			oldest = x.at
+		if x.id != id {
+			continue
+		}
+		oldest = x.at
+		if at, known := r.first[x.what]; known && at.Before(oldest) {
+			oldest = at
 		}
 	}
 	for _, x := range r.runs {
-		switch { // it may have been seen long after it was stored
+		switch {
 		case x.began.Before(oldest) && histories.PositionOf(id).Num == 0:
 			oldest = x.began
 		case !x.end.IsZero() && x.end.Before(oldest) && x == r.runs[len(r.runs)-1]:
@@ -580,4 +611,5 @@ func (j *judge) end() {
 	}
 	j.endings()
 	j.heardAll()
+	j.heardAllTold()
 }

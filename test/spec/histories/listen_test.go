@@ -193,7 +193,29 @@ func (j *judge) changes(what string, p *process) {
 	j.news = append(j.news, news{what, p, time.Now()})
 }
 
-// told judges the news: who listens while nothing is wrong hears of each change once, at once, and who listens through a fault hears of
+// toldMessage is a message to a session that was stored.
+type toldMessage struct {
+	client int
+	what   string
+	at     time.Time
+}
+
+// heardAllTold judges the messages to sessions: who listens while nothing is wrong gets them.
+func (j *judge) heardAllTold() {
+	for _, x := range j.toldAll {
+		until := x.at.Add(5 * time.Second)
+		if j.heardTold[x.what] > 0 || !j.calm(x.at.Add(-settling), until) {
+			continue
+		}
+		for _, h := range j.order {
+			if h.session && h.client == x.client && h.from.Add(2*time.Second).Before(x.at) && (h.to.After(until) || h.to.IsZero() && time.Now().After(until)) {
+				j.Fault("client %d never gets %s, of %.3fs", x.client, x.what, x.at.Sub(j.w.judge.Begin).Seconds())
+			}
+		}
+	}
+}
+
+// heardAll judges the news: who listens while nothing is wrong hears of each change once, at once, and who listens through a fault hears of
 // it afterwards, unless the process where it happened was lost with it.
 func (j *judge) heardAll() {
 	end := time.Now()
@@ -222,13 +244,17 @@ func (j *judge) heardAll() {
 				return k
 			}
 			switch until := n.at.Add(5 * time.Second); {
-			case h.session && n.what == changed && heard(n.at, to) == 0:
+			case h.session && n.what == changed && heard(n.at, to) == 0 && !(calm && alone):
 				// It may have been told of a digest that is the same: a session hears of a list once.
 			case h.session && n.what != changed && len(j.cutsAll) > 0 && heard(h.from, to) == 0:
 				// A power cut may have taken the subscription back, which is stored with the session.
 			case calm && !to.Before(until):
 				j.Count("news judged")
-				if k := heard(n.at, n.at.Add(2*time.Second)); k == 0 || k > 1 && alone {
+				soon := n.at.Add(2 * time.Second)
+				if h.session && n.what == changed {
+					soon = until // the node that tells it changes later
+				}
+				if k := heard(n.at, soon); k == 0 || k > 1 && alone {
 					j.Fault("client %d hears %d times, by %s, of %s at %s at %.3fs", h.client, k, h.p.name, n.what, n.p.name, n.at.Sub(j.w.judge.Begin).Seconds())
 				}
 			case !calm && !j.lostNews(n):

@@ -164,14 +164,22 @@ func (j *judge) over(r *run) bool {
 	return j.wasSilent(r, lease-2*time.Second)
 }
 
+// endsEarly reports whether a run may not be known any more where it ran, or counts no longer.
+func (j *judge) endsEarly(r *run) bool { return j.over(r) || j.forsaken(r) }
+
 // wasSilent reports whether the process of a run was away since it began, for longer than d in all.
 func (j *judge) wasSilent(r *run, d time.Duration) bool {
+	return j.lasted(r.p, r.began, d)
+}
+
+// lasted reports whether a process was away, or all were if it is nil, for longer than d in all, and still so after a time.
+func (j *judge) lasted(p *process, after time.Time, d time.Duration) bool {
 	return slices.ContainsFunc(j.troubles, func(x *trouble) bool {
-		if x.soft || x.p != r.p {
+		if x.soft || x.p != p {
 			return false
 		}
 		from, to := j.silence(x)
-		return to.After(r.began) && to.Sub(from) > d
+		return to.After(after) && to.Sub(from) > d
 	})
 }
 
@@ -198,10 +206,12 @@ func (j *judge) silence(x *trouble) (from, to time.Time) {
 }
 
 // storedAgain reports whether a process that ran a request was away for so long that the store may have forgotten the record of its stream, and that of who took
-// the stream over. When it is back it cannot know of that: it stores the stream again, and says that the call is lost.
+// the stream over. When it is back it cannot know of that: it stores the stream again, and says that the call is lost. So it does if all were away for as long,
+// and others have ever taken streams of it over.
 func (j *judge) storedAgain(r *request) bool {
-	return slices.ContainsFunc(r.runs, func(run *run) bool {
-		return j.wasSilent(run, time.Duration(j.w.plan.Replay)) // records live for a third more
+	records := time.Duration(j.w.plan.Replay) // they live for a third more
+	return slices.ContainsFunc(r.runs, func(x *run) bool {
+		return j.wasSilent(x, records) || j.lasted(nil, x.began, records) && j.lasted(x.p, time.Time{}, lease-2*time.Second)
 	})
 }
 

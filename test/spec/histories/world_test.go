@@ -349,7 +349,7 @@ func (w *world) restart(rest time.Duration, of ...*place) {
 	for _, pl := range of {
 		w.mu.Lock()
 		pl.pending--
-		mine := pl.pending == 0 && !pl.starts // otherwise a later fault starts it, or an earlier one does
+		mine := pl.pending == 0 && !pl.starts && pl.cur == nil // otherwise a later fault starts it, or an earlier one does or did
 		if mine {
 			pl.starts = true
 		}
